@@ -32,6 +32,7 @@ from pathlib import Path
 import pytest
 from _pytest.doctest import DoctestItem
 
+from discreet._errand import NAME, Errand
 from discreet.engines import TIME_LIMIT
 from discreet.noise import _deterministic, _entropy
 
@@ -64,15 +65,28 @@ def _watch(event: str, _arguments: object) -> None:
 
 def _start(thread: threading.Thread) -> None:
     """Threads are not audited. One helper that is waited for is no race; two are."""
-    _helpers[:] = [t for t in _helpers if t.is_alive()]
-    if thread.name != TIME_LIMIT:  # which only waits for the end of a question
-        if _helpers:
-            _raced.add("threading.Thread")
-        _helpers.append(thread)
+    # the first only waits for the end of a question, the second for what is counted below
+    if thread.name not in (TIME_LIMIT, NAME):
+        _help(thread)
     _begin(thread)
 
 
-_helpers: list[threading.Thread] = []
+def _send(errand: Errand) -> None:
+    """Count as a helper what a thread does that outlives it."""
+    _help(errand)
+    _hand_over(errand)
+
+
+def _help(helper: threading.Thread | Errand) -> None:
+    _helpers[:] = [h for h in _helpers if h.is_alive()]
+    if _helpers:
+        _raced.add("threading.Thread")
+    _helpers.append(helper)
+
+
+_helpers: list[threading.Thread | Errand] = []
+_hand_over = Errand.start
+Errand.start = _send  # type: ignore[method-assign]
 _begin = threading.Thread.start
 threading.Thread.start = _start  # type: ignore[method-assign]
 sys.addaudithook(_watch)

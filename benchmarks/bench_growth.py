@@ -3,7 +3,7 @@
 ``python -m benchmarks.bench_growth [--rows 1000000 10000000] [--points 3:10 …]
 [--json file]``: rows of a person and groups. Each point is
 a process of its own: the highest memory that it needs is that of its statement. Times are processor
-time and the clock's; the ratio is of processor time. DuckDB may use 800 MB,
+time and the clock's; the ratio is of processor time. DuckDB may use 650 MB,
 so that the process stays below one GB.
 """
 
@@ -27,7 +27,7 @@ from discreet.sql import parse
 
 POINTS = [(3, 10), (3, 1_000), (3, 100_000), (1, 1_000), (10, 1_000), (100, 1_000)]
 """Rows of a person and number of groups."""
-MEMORY = "800MB"
+MEMORY = "650MB"
 PLAIN = f"""
     SELECT area, count(*), sum({CLAMPED}) FROM (
         SELECT *, row_number() OVER (PARTITION BY id ORDER BY hash(id, j, 42), j) AS n FROM (

@@ -27,6 +27,7 @@ from discreet import engines
 from discreet.curator import Counter, run_bill
 from discreet.service import _ticks
 from discreet.service._machine import machine
+from discreet.service._warm import warm_up
 
 ROWS = (4**5, 4**7, 4**9, 4**10)
 TOGETHER = 6
@@ -175,8 +176,9 @@ def bills(path: Path) -> dict[str, tuple[bytes, float]]:
         counter = Counter(curator)
         for name, sql in QUESTIONS.items():
             bill = counter.bill(sql, "ana", epsilon="1", delta="1e-6")
-            text = sum(map(len, counter.statements(bill)))
-            seconds = _ticks.bound(bill.plans, curator.policy.service.rows, 1.0, text)
+            statements = counter.statements(bill)
+            text, divisions = sum(map(len, statements)), _ticks.divisions_in(statements)
+            seconds = _ticks.bound(bill.plans, curator.policy.service.rows, 1.0, text, divisions)
             found[name] = (pickle.dumps(bill), seconds)
     return found
 
@@ -185,6 +187,7 @@ def worker(path: str, names: list[str]) -> None:
     """Run what is named as a worker does; the bills come by standard input."""
     given, policy = pickle.load(sys.stdin.buffer), dc.policy.load(path)
     os.chdir(Path(path).parent)
+    warm_up()
     engine = engines.connect(None, policy, memory_limit="2048MiB", timeout=256.0, threads=1)
     engines.describe(engine, policy)
     gc.collect()
@@ -218,7 +221,7 @@ def measure(rows: int) -> None:
                 took.setdefault(kind, []).append(seconds)
             for kind, (first, again) in took.items():
                 bound = priced[kind][1]
-                share = max(first, again) * _ticks._SAFETY / bound
+                share = max(first, again) * _ticks.SAFETY / bound
                 print(f"{rows:>8} {kind:24} {1e3 * first:8.1f}, again {1e3 * again:8.1f} ms; bound "
                       f"{1e3 * bound:8.1f}, share {share:.2f}; tick {_ticks.tick(bound, 4.0):g}",
                       flush=True)  # fmt: skip

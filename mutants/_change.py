@@ -124,11 +124,12 @@ class _Walk:
 
     def _visit(self, node: ast.AST, where: str) -> Iterator[Mutant]:
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case (ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name)
+                  | ast.ClassDef(name=name)):  # fmt: skip
                 if name in SILENT:
                     return
                 inner = name if where == "<module>" else f"{where}.{name}"
-                if isinstance(node, ast.FunctionDef):
+                if not isinstance(node, ast.ClassDef):
                     self._around = self._of(node)
                 for child in node.body:
                     yield from self._visit(child, inner)
@@ -154,7 +155,7 @@ class _Walk:
     def _changes(self, node: ast.AST, where: str) -> Iterator[Mutant]:
         of, make = self._of, self._make
         match node:
-            case ast.Expr(value=ast.Call()):
+            case ast.Expr(value=ast.Call() | ast.Await()):
                 yield make(where, "no call", node, "pass")
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
                 new = f"{of(left)} {_COMPARE[type(op)]} {of(right)}"

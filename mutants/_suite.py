@@ -8,6 +8,8 @@ imported needs a program of its own.
 
 from __future__ import annotations
 
+import ast
+import builtins
 import gc
 import importlib
 import os
@@ -15,21 +17,20 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import _lru_cache_wrapper
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 
 import pytest
 
 from mutants._change import Mutant
 
 OPTIONS = ("-q", "-s", "--tb=line", "-p", "no:cacheprovider", "-m", "not long")
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 """Seconds after which a test is too slow to be run for every fault."""
 _ROOM = 12 << 30
 """Bytes of addresses that a fork may use: some faults ask for all the memory there is."""
@@ -48,6 +49,8 @@ class Suite:
         self._tree, self._log, self._work = tree, log, work
         self._session: pytest.Session
         self.items: dict[str, pytest.Item] = {}
+        self.served: list[str] = []
+        """Tests that ask a service in a process of its own."""
         self._functions: dict[str, list[FunctionType]] = {}
         self._caches: list[_lru_cache_wrapper[object]] = []
         self._lines = _Lines()
@@ -57,9 +60,11 @@ class Suite:
     # -- hooks of pytest ---------------------------------------------------------------
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave out what a program of its own answers: a fault in a fork does not reach it."""
+        """Set aside what a program of its own answers: a fault in a fork does not reach it."""
         servers = {"service", "start_service", "browser", "page"}
-        items[:] = [i for i in items if not servers & set(getattr(i, "fixturenames", ()))]
+        asked = [i for i in items if servers & set(getattr(i, "fixturenames", ()))]
+        self.served = [i.nodeid for i in asked if "browser" not in i.fixturenames]
+        items[:] = [i for i in items if i not in set(asked)]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -156,8 +161,8 @@ class Suite:
 
     def traced(self, names: list[str], critical: frozenset[str], keep: Callable[..., None]) -> int:
         """Run tests once and say which lines of the critical files each reaches."""
-        root = str(self._tree / "src/discreet") + "/"
-        self._lines.start({root + file: file for file in critical})
+        sources = {file: self._tree / "src/discreet" / file for file in sorted(critical)}
+        self._lines.start(sources, self._functions)
         signal.signal(signal.SIGPROF, _stop)  # time of the processor: others use it too
         items = [self.items[name] for name in names]
         for item, following in zip(items, [*items[1:], None], strict=True):
@@ -189,28 +194,32 @@ class Suite:
         closure binds.
         """
         text = path.read_text("utf-8")
-        old, new = (dict(functions(compile(t, str(path), "exec")))
-                    for t in (text, mutant.apply(text)))  # fmt: skip
-        planted = False
-        place = {(name, code.co_firstlineno): (name, n) for (name, n), code in old.items()}
-        for function in self._functions.get(str(path), ()):
-            code = function.__code__
-            key = place.get((code.co_qualname, code.co_firstlineno))
-            if key in new and new[key] != code:
-                try:
-                    function.__code__ = new[key]
-                except ValueError:
-                    return False
-                planted = True
+        try:
+            planted = _replant(self._functions.get(str(path), ()), text, mutant.apply(text))
+        except ValueError:
+            return False
         for cache in self._caches:  # what was computed while tests were collected
             cache.cache_clear()
         return planted
 
     def alone(self, mutant: Mutant, names: list[str], seconds: float) -> tuple[int | None, str]:
-        """Run tests in a program of its own, with the fault in the file."""
-        path = self._tree / "src/discreet" / mutant.file
+        """Run tests in a program of its own, with the fault in the file.
+
+        What fails is run again without it, and if it fails once more, there is no verdict.
+        """
+        code, words = self._program(mutant.file, mutant.apply, names, seconds)
+        test = words.removeprefix("FAILED ")
+        if code == 1 and test in names:
+            again, _ = self._program(mutant.file, str, [test], seconds)
+            return (code if again == 0 else UNCLEAR), words
+        return code, words
+
+    def _program(
+        self, file: str, change: Callable[[str], str], names: list[str], seconds: float
+    ) -> tuple[int | None, str]:
+        path = self._tree / "src/discreet" / file
         original, when = path.read_text("utf-8"), path.stat()
-        path.write_text(mutant.apply(original), "utf-8")
+        path.write_text(change(original), "utf-8")
         command = [sys.executable, "-B", "-m", "pytest", "-x", *OPTIONS, *names]
         try:
             with self._log.open("wb") as out:
@@ -227,53 +236,93 @@ class Suite:
 
 
 class _Lines:
-    """Lines that have been reached, as one bit each by file."""
+    """Statements that have been reached, by the line where each begins, as one bit each by file.
+
+    Every statement of a function notes itself before it is run, by code that takes the place of
+    the function's own: that costs little, and no thread escapes it.
+    """
 
     def __init__(self) -> None:
         self.on = False
-        self._names: dict[str, str] = {}
-        self._left: dict[int, set[int]] = {}
-        self._codes: dict[int, CodeType] = {}  # kept, so that no two have one address
-        self._seen: dict[str, int] = {}
+        self._files: dict[str, tuple[int, int]] = {}
+        self._reached = bytearray()
+        self._before: dict[str, int] = {}
 
-    def start(self, names: dict[str, str]) -> None:
-        """Watch some files, in all threads."""
-        self.on, self._names = True, names
-        threading.settrace(self._call)
-        sys.settrace(self._call)
+    def start(self, sources: dict[str, Path], loaded: dict[str, list[FunctionType]]) -> None:
+        """Watch some files."""
+        size = 0
+        for file, path in sources.items():
+            text = path.read_text("utf-8")
+            self._files[file] = size, size + text.count("\n") + 2
+            noting = _Noting(size).visit(ast.parse(text))
+            size = self._files[file][1]
+            _replant(loaded.get(str(path), ()), text, ast.fix_missing_locations(noting))
+        self._reached = bytearray(size)
+        builtins.__reached__ = self._reached  # type: ignore[attr-defined]
+        self.on = True
 
     def begin(self, seen: dict[str, int] | None = None) -> None:
         """Forget what was reached so far."""
-        self._seen = {} if seen is None else seen
-        self._left.clear()
-        sys.settrace(self._call)  # a test may have taken it away
+        self._before = {} if seen is None else seen
+        self._reached[:] = bytes(len(self._reached))
 
     def take(self) -> dict[str, int]:
         """Lines reached since the beginning."""
-        return self._seen
+        found = {}
+        for file, (start, end) in self._files.items():
+            part = self._reached[start:end]
+            if any(part):
+                found[file] = sum(1 << line for line, hit in enumerate(part) if hit)
+        return _union((self._before, found))
 
-    def _call(self, frame: FrameType, _event: str, _argument: object) -> object:
-        code = frame.f_code
-        if code.co_filename not in self._names:
-            return None
-        left = self._left.get(id(code))
-        if left is None:
-            self._codes[id(code)] = code
-            left = self._left[id(code)] = {line for _, _, line in code.co_lines() if line}
-            if len(left) > 1:
-                left.discard(code.co_firstlineno)  # no event comes from `def`
-        return self._line if left else None
 
-    def _line(self, frame: FrameType, event: str, _argument: object) -> object:
-        if event == "line":
-            code, line = frame.f_code, frame.f_lineno
-            file = self._names[code.co_filename]
-            self._seen[file] = self._seen.get(file, 0) | 1 << line
-            left = self._left.setdefault(id(code), set())
-            left.discard(line)
-            if not left:
-                frame.f_trace_lines = False
-        return self._line
+class _Noting(ast.NodeTransformer):
+    """Puts before each statement of a function one that notes its line."""
+
+    def __init__(self, start: int) -> None:
+        self._start, self._depth = start, 0
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        self._depth += inside
+        super().generic_visit(node)
+        if self._depth:
+            for name in ("body", "orelse", "finalbody"):
+                body = getattr(node, name, None)
+                if isinstance(body, list):
+                    setattr(node, name, self._noted(body, told=inside))
+        self._depth -= inside
+        return node
+
+    def _noted(self, body: list[ast.stmt], *, told: bool) -> list[ast.stmt]:
+        text = told and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
+        noted = body[:1] if text else []
+        for statement in body[len(noted) :]:
+            note = ast.parse(f"__reached__[{self._start + statement.lineno}] = 1").body[0]
+            for part in ast.walk(note):
+                ast.copy_location(part, statement)
+            noted += [note, statement]
+        return noted
+
+
+def _replant(loaded: Iterable[FunctionType], old: str, new: str | ast.Module) -> bool:
+    """Give functions that are loaded from one text the code of another; whether it changes any.
+
+    ``ValueError`` if a living closure binds other names there.
+    """
+    loaded, planted = list(loaded), False
+    if not loaded:
+        return False
+    path = loaded[0].__code__.co_filename
+    before, after = (dict(functions(compile(t, path, "exec"))) for t in (old, new))
+    place = {(name, code.co_firstlineno): (name, n) for (name, n), code in before.items()}
+    for function in loaded:
+        code = function.__code__
+        key = place.get((code.co_qualname, code.co_firstlineno))
+        if key in after and after[key] != code:
+            function.__code__ = after[key]
+            planted = True
+    return planted
 
 
 def _union(many: Iterable[dict[str, int]]) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -102,6 +103,19 @@ class _Writers(dict[type, _Write]):
 _WRITERS: Final = _Writers()
 
 
+def _atom(value: object) -> str:
+    """Write for the standard library's writer what it does not know; no nodes: it has no memo."""
+    if isinstance(value, Fraction):
+        return str(value)
+    raise TypeError
+
+
+_STANDARD: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), allow_nan=False, check_circular=False, default=_atom
+).encode
+"""Spells plain data as :data:`_WRITERS` do, and several times as fast."""
+
+
 def canonical(value: object) -> str:
     """Write data as JSON in its one spelling: sorted keys, no blanks, ASCII.
 
@@ -110,7 +124,13 @@ def canonical(value: object) -> str:
     >>> canonical({"b": Fraction(1, 3), "a": [1, None]})
     '{"a":[1,null],"b":"1/3"}'
     """
-    return _WRITERS[type(value)](value, {})
+    kind = type(value)
+    if kind is dict or kind is tuple or kind is list:
+        try:
+            return _STANDARD(value)
+        except (TypeError, ValueError):  # it holds something else, or has no canonical form
+            pass
+    return _WRITERS[kind](value, {})
 
 
 def digest(text: str) -> str:
@@ -128,7 +148,14 @@ def plain(value: Any) -> Any:
     >>> plain({"a": (Fraction(1, 3), float("inf"))})
     {'a': ['1/3', None]}
     """
-    if value is None or isinstance(value, bool | str | int):
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if kind is dict:
+        return {k if type(k) is str else str(k): plain(v) for k, v in value.items()}
+    if kind is list or kind is tuple:
+        return [plain(v) for v in value]
+    if isinstance(value, bool | str | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None

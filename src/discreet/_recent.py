@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
+from weakref import WeakSet
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -29,7 +31,8 @@ class _Hashed(Generic[K]):
 class Recent(Generic[K, V]):
     """Results of late, by what they follow from; the oldest make room.
 
-    Threads may share it: they never see a mapping that changes.
+    Threads may share it: they never see a mapping that changes. What is kept and its weight are
+    replaced in one step, so an interrupt or a fork never falls between them.
 
     Parameters
     ----------
@@ -45,37 +48,55 @@ class Recent(Generic[K, V]):
     (9, 9)
     """
 
-    __slots__ = ("_known", "_load", "_lock", "_most", "_weigh")
+    __slots__ = ("__weakref__", "_kept", "_lock", "_most", "_weigh")
 
     def __init__(self, most: int = 256, weigh: Callable[[K, V], int] = lambda _, __: 1) -> None:
-        self._most, self._weigh, self._load = most, weigh, 0
-        self._known: dict[_Hashed[K], V] = {}
+        self._most, self._weigh = most, weigh
+        self._kept: tuple[dict[_Hashed[K], V], int] = ({}, 0)
         self._lock = threading.Lock()
+        _ALL.add(self)
 
     def __call__(self, key: K, make: Callable[[], V]) -> V:
         """Give what is known about `key`, or work it out."""
         own = _Hashed(key)
-        known = self._known.get(own, _UNKNOWN)
+        known = self._kept[0].get(own, _UNKNOWN)
         if known is not _UNKNOWN:
             return cast("V", known)
         made = make()
         with self._lock:
-            more = self._known.copy()  # hashes nothing again
+            before, load = self._kept
+            more = before.copy()  # hashes nothing again
             if own in more:
-                self._load -= self._weigh(key, more.pop(own))
+                load -= self._weigh(key, more.pop(own))
             more[own] = made
-            self._load += self._weigh(key, made)
-            while self._load > self._most:
+            load += self._weigh(key, made)
+            while load > self._most:
                 oldest = next(iter(more))
-                self._load -= self._weigh(oldest.key, more.pop(oldest))
-            self._known = more
+                load -= self._weigh(oldest.key, more.pop(oldest))
+            self._kept = more, load
         return made
 
     @property
     def load(self) -> int:
         """How much all that is kept weighs."""
-        return self._load
+        return self._kept[1]
 
     def get(self, key: K) -> V | None:
         """Give what is known about `key`, if anything is."""
-        return self._known.get(_Hashed(key))
+        return self._kept[0].get(_Hashed(key))
+
+    def unlock(self) -> None:
+        """Let go of a lock whose holder did not follow a fork."""
+        self._lock = threading.Lock()
+
+
+_ALL: Final[WeakSet[Recent[Any, Any]]] = WeakSet()
+
+
+def _after_fork() -> None:
+    for recent in _ALL:
+        recent.unlock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -18,6 +18,7 @@
     ├── SchemaError                   a data source that does not hold what the policy declares
     ├── EngineError                   the engine failed; the message is the same for every failure
     ├── BudgetExceededError           the filter refuses: the loss would exceed the budget
+    ├── AwaitsOwnerError              a question that an owner decides about before it is paid for
     └── LedgerError                   the ledger cannot record; nothing is released
         ├── LedgerIntegrityError      gone, older, edited, truncated, or not this policy's
         ├── LedgerBusyError           somebody else held it for longer than we wait
@@ -367,6 +368,12 @@ class BudgetExceededError(DiscreetError):
     """The accounting filter refuses: the total loss would exceed the budget."""
 
     code = "budget-exceeded"
+
+
+class AwaitsOwnerError(DiscreetError):
+    """The question waits for an owner's decision: its price is set aside, not charged."""
+
+    code = "awaits-owner"
 
 
 class LedgerError(DiscreetError):

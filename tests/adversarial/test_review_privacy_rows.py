@@ -114,7 +114,7 @@ def postgres(postgres_url, state):
             yield curator
 
 
-@pytest.fixture(params=["duck", "postgres"])
+@pytest.fixture(params=["duck", pytest.param("postgres", marks=pytest.mark.races)])
 def curator(request):
     return request.getfixturevalue(request.param)
 

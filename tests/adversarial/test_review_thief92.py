@@ -377,7 +377,7 @@ def test_what_was_not_charged_goes_back_to_its_own_day(monkeypatch):
     book = SimpleNamespace(lines=())
     rules = SimpleNamespace(service=SimpleNamespace(daily=Fraction(1)))
     monkeypatch.setattr(_admission.Admission, "_ledger", book)
-    desk = _admission.Admission(SimpleNamespace(policy=rules), None, list)
+    desk = _admission.Admission(SimpleNamespace(policy=rules, refused=lambda *_: None), None, list)
     order = SimpleNamespace(id="a", analyst="ana", price=Fraction(1))
     bill = SimpleNamespace(cost=SimpleNamespace(epsilon=Fraction(1)))
     before, today = desk.reserve(order, bill), desk.reserve(order, bill)

@@ -68,6 +68,25 @@ def stop():
     raise errors.EngineError("the engine could not compute the answer")
 
 
+@pytest.mark.parametrize("harm", ["gone", "emptied", "truncated", "older"])
+def test_a_budget_is_refused_where_a_preview_is(path, harm):
+    own = curator(path)
+    own.sql(COUNT, epsilon="0.1")
+    before = path.read_bytes()
+    own.sql(COUNT, epsilon="0.2")
+    assert own.budget.left["epsilon"] == Fraction("0.7")  # what is remembered from here on
+    own.ledger.disconnect()
+    if harm == "gone":
+        path.unlink()
+    else:
+        half = len(before) // 2
+        path.write_bytes({"emptied": b"", "truncated": before[:half], "older": before}[harm])
+    with pytest.raises(errors.LedgerError):
+        own.preview(f"{COUNT} WHERE age < 9", epsilon="0.1")
+    with pytest.raises(errors.LedgerError):
+        _ = own.budget
+
+
 def test_spending_survives_a_restart(path):
     curator(path).sql(COUNT, epsilon="0.6")
     again = curator(path)

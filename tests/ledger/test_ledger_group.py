@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from discreet import errors, ledger
-from discreet.ledger import _anchor, _group
+from discreet._errand import NAME
+from discreet.ledger import _anchor, _group, _store
 from discreet.ledger._group import Group, Request, group_of
 from discreet.ledger._ledger import ChainedLedger
-from discreet.ledger._store import RolledBackError
+from discreet.ledger._store import RolledBackError, SqlTransaction
 
 
 def together(book, works):
@@ -207,7 +208,7 @@ def test_writers_who_come_at_once_have_one_thread_that_writes(path, given, monke
     writing, most, barrier, later = [], [], threading.Barrier(16), itertools.count(1)
 
     def slow(thread):
-        if thread.name == "discreet ledger":
+        if thread.name == NAME:
             time.sleep(0.01 * next(later))  # others come before it has started
         start(thread)
 
@@ -264,3 +265,106 @@ def test_a_glance_reads_the_file_only_where_its_mark_has_moved(path, given, monk
         with book.glance():
             pass
     assert read == [book] * 3
+
+
+@pytest.mark.parametrize("main", [False, True])
+def test_only_the_main_thread_which_signals_reach_has_another_one_write(
+    path, given, monkeypatch, main
+):
+    book = ledger.open_ledger(path, given.policy())
+    writers, real = [], _group._together
+
+    def watched(requests):
+        writers.append(threading.get_ident())
+        real(requests)
+
+    monkeypatch.setattr(_group, "_together", watched)
+    own = []
+
+    def work():
+        own.append(threading.get_ident())
+        book.debit(given.entry())
+
+    if main:
+        work()
+    else:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert (writers == own) is not main
+
+
+def test_who_wrote_first_does_not_write_for_those_who_come_later(path, given, monkeypatch):
+    """Else the first of many waits for all of them."""
+    book = ledger.open_ledger(path, given.policy("8"))
+    group = group_of(book.where, book.identity, book._anchors)
+    writers, real = [], _group._together
+
+    def watched(requests):
+        writers.append(threading.get_ident())
+        while len(writers) == 1 and len(group.queue) < 2:
+            time.sleep(0.001)
+        real(requests)
+
+    monkeypatch.setattr(_group, "_together", watched)
+    threads = [
+        threading.Thread(target=lambda i=i: book.debit(given.entry("1", plan=f"q{i}")))
+        for i in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    idents = {thread.ident for thread in threads}
+    for thread in threads:
+        thread.join()
+    assert writers[0] in idents
+    assert len(writers) == 2
+    assert writers[1] not in idents
+    assert book.verify().debits == 3
+
+
+def test_a_writer_that_is_torn_away_holds_up_nobody(path, given, monkeypatch):
+    book = ledger.open_ledger(path, given.policy())
+    group = group_of(book.where, book.identity, book._anchors)
+    with monkeypatch.context() as m:
+        m.setattr(Group, "_serve", lambda _group, **_: 1 / 0)
+        torn = []
+
+        def work():
+            with pytest.raises(ZeroDivisionError):
+                book.debit(given.entry(plan="a"))
+            torn.append(group.thread)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert torn == [None]
+    book.debit(given.entry(plan="b"))
+    assert [e.plan for e in book.entries] == ["b"]
+
+
+def test_standing_is_read_only_where_the_mark_has_moved(path, given, monkeypatch):
+    policy = given.policy("10")
+    book = ledger.open_ledger(path, policy)
+    book.debit(given.entry("1", plan="q"))
+    read, real = [], ChainedLedger.reading
+    monkeypatch.setattr(ChainedLedger, "reading", lambda b: (read.append(b), real(b))[1])
+    first = book.standing(policy, None)
+    assert (first.balances[0].left("epsilon"), read) == (9, [])
+    assert book.standing(policy, None) is first  # nothing is worked out again
+    ledger.open_ledger(path, policy).debit(given.entry("1", plan="r"))
+    assert book.standing(policy, None).balances[0].left("epsilon") == 8
+
+
+def test_what_a_transaction_reads_twice_it_reads_once(path, given, monkeypatch):
+    book = ledger.open_ledger(path, given.policy("10"))
+    book.debit(given.entry("1", plan="q"))
+    asked, real = [], SqlTransaction._run
+
+    def run(tx, sql, *values):
+        asked.append((sql, values))
+        return real(tx, sql, *values)
+
+    monkeypatch.setattr(SqlTransaction, "_run", run)
+    book.debit(given.entry("1", plan="r"))
+    lines = [values for sql, values in asked if sql.startswith(_store._LINES)]
+    assert len(lines) == len(set(lines)) > 0

@@ -11,7 +11,7 @@ import pytest
 
 from discreet import errors, ledger
 from discreet import policy as pol
-from discreet.ledger import _turn
+from discreet.ledger import ChainedLedger, _turn
 from discreet.plan import Cost
 
 
@@ -229,6 +229,15 @@ def test_a_key_is_a_text_of_some_length(opened, key):
     assert len(book.entries) == 1
 
 
+def test_a_name_has_as_many_letters_as_a_key(opened):
+    book = opened.open()
+    with pytest.raises(errors.ParameterError, match="name has at most 200 characters"):
+        book.debit(opened.entry(analyst="x" * 201))
+    assert not book.entries
+    book.debit(opened.entry(analyst="x" * 200))
+    assert len(book.entries) == 1
+
+
 def test_a_reader_sees_one_state_while_others_try_to_write(path, given):
     book = ledger.open_ledger(path, given.policy())
     hasty = ledger.open_ledger(path, given.policy(), wait=0.05)
@@ -252,3 +261,25 @@ def test_an_outcome_is_that_of_a_debit_and_of_no_other_line(opened):
                          (receipt.number, first.hash), (9, receipt.hash)):  # fmt: skip
         with pytest.raises(errors.LedgerIntegrityError):
             book.outcome(number, line)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "opens"),
+    [(errors.LedgerError, True), (errors.LedgerBusyError, False),
+     (errors.LedgerIntegrityError, False)],
+)  # fmt: skip
+def test_who_may_not_write_marks_may_look_and_no_other_refusal_is_passed_over(
+    path, given, monkeypatch, refusal, opens
+):
+    first = ledger.open_ledger(path, given.policy())._first
+
+    def refused(*_arguments, **_more):
+        raise refusal("no")
+
+    monkeypatch.setattr(ChainedLedger, "_look", lambda *_: (first, False))  # marks are behind
+    monkeypatch.setattr(ChainedLedger, "_enter", refused)
+    if opens:
+        assert ledger.open_ledger(path, given.policy())._first == first
+    else:
+        with pytest.raises(refusal):
+            ledger.open_ledger(path, given.policy())

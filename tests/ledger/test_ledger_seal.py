@@ -442,6 +442,22 @@ def test_format_4_is_brought_to_the_present(path, given):
     assert ledger.open_ledger(path).verify().lines == 19
 
 
+@pytest.mark.parametrize("script", ["format_1.sql", "format_2.sql", "format_3.sql", "format_4.sql"])
+def test_an_older_copy_is_refused_also_where_it_is_of_an_older_format(path, given, script):
+    """It would be brought to the present, and what was spent since would be forgotten."""
+    _loaded(path, script)
+    before = Path(path).read_bytes()
+    book = ledger.adopt(path)
+    book.debit(given.entry("0.01", plan="since then"))
+    del book
+    for more in ("-wal", "-shm"):
+        Path(f"{path}{more}").unlink(missing_ok=True)
+    Path(path).write_bytes(before)
+    for policy in (None, given.policy("3")):
+        with pytest.raises(errors.LedgerIntegrityError, match="restored from an older backup"):
+            ledger.open_ledger(path, policy)
+
+
 def test_format_4_of_postgresql_is_brought_to_the_present(postgres_url, given):
     made = (*_postgres._FROM_1[:-1], "INSERT INTO discreet_format VALUES (4)")
     url = _served(postgres_url, OLD.with_name("format_4.sql"), ", jump, settles", *made)

@@ -99,6 +99,28 @@ def test_all_statistics_of_a_pair_cost_as_much_as_one():
     assert same["b"] == pytest.approx(row["regr_slope"], rel=1e-3)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("neighbours", ["add-remove", "change-one"])
+def test_a_sample_covariance_is_as_sharp_as_the_other(neighbours, sign):
+    """n is bounded on both sides: n/(n−1) moves both ends. A draw fails with probability 1e-9."""
+    x = np.arange(100) - 20
+    own = {"x": {"type": "integer", "min": -20, "max": 100}}
+    own["y"] = {"type": "integer", "min": -100, "max": 100}
+    policy = {
+        "policy": {"name": "pairs"},
+        "budget": {"epsilon": "1e7", "accounting": "pure"},
+        "tables": {"t": {"neighbours": neighbours, "columns": own}},
+    }
+    rows = pa.table({"x": x, "y": sign * x})
+    answer = dc.open(rows, policy=policy, ledger=":memory:").sql(
+        "SELECT COVAR_SAMP(y, x) AS s, COVAR_POP(y, x) AS p FROM t", epsilon=10_000
+    )
+    (ends,) = answer.interval("0.999999999")
+    exact, wide = np.cov(x, sign * x)[0, 1], [high - low for low, high in ends.values()]
+    assert ends["s"][0] <= exact <= ends["s"][1]
+    assert wide[0] <= 1.1 * wide[1]
+
+
 @pytest.mark.parametrize("neighbours", ["add-remove", "change-one"])
 @pytest.mark.parametrize(
     "text", [f"SELECT {SELECT} FROM t", f"SELECT g, {SELECT} FROM t GROUP BY g"]
@@ -192,6 +214,60 @@ def test_intervals_of_pairs_hold(name, replicates):
     ends = [a.interval(0.95)[0]["v"] for a in found]
     missed = sum(not low - 1e-9 <= truth <= high + 1e-9 for low, high in ends)
     assert missed <= stats.binom.isf(1e-9, replicates, 0.05)
+
+
+@pytest.mark.parametrize("kind", ["even", "just below the middle of a step", "one side each"])
+def test_intervals_allow_for_columns_that_are_rounded(kind):
+    """Hardly any noise, so that only rounding is left; taken for exact (the mutant) it is seen.
+
+    Values 0 … 200 000 are rounded to steps of 25. Noise of ε = 10⁷ misses with probability 1e-9."""
+    high, rng = 200_000, np.random.default_rng(5)
+    x = rng.integers(0, high // 25, 500) * 25
+    y = np.clip(x // 50 * 25 + rng.integers(-400, 400, 500) * 25, 25, high - 25)
+    if kind == "even":
+        x, y = x + rng.integers(0, 25, 500), y + rng.integers(0, 25, 500)
+    elif kind == "one side each":
+        x, y = x + np.where(x > high / 2, 12, 13), y + np.where(x > high / 2, 12, -12)
+    else:
+        x, y = x + 12, y + 12
+    columns = [pol.Integer("x", 0, high), pol.Integer("y", 0, high)]
+    policy = pol.Policy([pol.Table("t", columns)], pol.Budget("1e9"))
+    asked = dc.open(pa.table({"x": x, "y": y}), policy=policy, ledger=":memory:")
+    answer = asked.sql(f"SELECT {SELECT} FROM t", epsilon="1e7")
+    exact = {name.lower(): truth(y, x) for name, truth in WORDS.items()}
+    (box,) = answer.interval(1 - 1e-9)
+    for name, truth in exact.items():
+        low, high_end = box[name]
+        assert low <= truth <= high_end, name
+        assert high_end - low <= (300 if "intercept" in name else 0.02 * abs(truth)), name
+    record = answer.record()
+    for formula in record["formulas"]:
+        for name in ("x_off", "y_off"):
+            assert formula.pop(name) == "25/2"  # as records of earlier releases lack it
+    (blind,) = Answer.from_record(record).interval(1 - 1e-9)
+    seen = sum(not low <= exact[name] <= top for name, (low, top) in blind.items())
+    assert seen >= 3
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "steps"),
+    [
+        (100, 200_000, (1, 1)),
+        (200_000, 100, (1, 1)),
+        (200_000, 200_000, (25, 25)),
+        (1000, 10**7, (1, 150)),
+        (8192, 8193, (1, 2)),
+        (10**12, 1, (14902, 1)),
+    ],
+)
+def test_columns_are_rounded_no_more_than_both_together_need(x, y, steps):
+    columns = [pol.Integer("x", 0, x, null=0), pol.Integer("y", 0, y, null=0)]
+    low = lowered("SELECT CORR(y, x) AS r FROM t", pol.Table("t", columns))
+    (formula,) = (f for f in low.formulas if isinstance(f, pl.Pairwise))
+    assert formula.whole <= 2**52
+    found = [2 * off if off else 1 for off in (formula.x_off, formula.y_off)]
+    assert tuple(found) == steps
+    assert formula.x_range >= x - steps[0]
 
 
 def test_half_the_noise_fails_the_same_harness():

@@ -332,6 +332,82 @@ def test_a_row_spread_over_two_slices_loses_as_one():
     assert 0.3 * declared < worst <= declared * (1 + 1e-9)
 
 
+# -- points alone -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_without_an_interval_no_peer_is_ahead_by_more_than_a_fiftieth(row):
+    """Exact laws on thirty tables, all of ε on the point here and there."""
+    kind, n, q, epsilon = ROWS[row]
+    ours, usual_share = (priced([q], epsilon=str(epsilon), share=s) for s in ("0", None))
+    squares = np.zeros(3)
+    for seed in range(1, 31):
+        counts = data(kind, n, seed)
+        scores, moves = usual(counts, q)
+        theirs = qu.Choice(Fraction(str(epsilon)) / Fraction(str(moves)), flip=True)
+        laws = [law_of_point(counts, q, made) for made in (ours, usual_share)]
+        laws.append(chances(scores, theirs))
+        squares += [rmse(p, exact(counts, q)) ** 2 for p in laws]
+    found, wrong, peer = np.sqrt(squares)
+    assert found <= 1.02 * peer
+    # mutant: the interval keeps its share
+    assert wrong > 1.02 * peer or found < 0.98 * peer
+
+
+def test_without_an_interval_the_point_gets_the_whole_price():
+    for offer in ({"epsilon": "1"}, {"rho": "1/8"}):
+        made = priced([0.5], share="0", **offer)
+        assert float(made.law.choice.epsilon) == pytest.approx(1, rel=1e-9)
+        assert (made.law.law, len(made.losses)) == (None, 1)
+        assert [d.choice.epsilon for d in made.part.drawn(made.law)] == [made.law.choice.epsilon]
+    plan = pl.price(lowered(asking([0.5], "0") + " FROM t"), pl.Ask(Fraction(1)))
+    assert plan.cost.epsilon == 1
+    three = priced([0.25, 0.5, 0.75], share="0", epsilon="1")
+    assert (three.law.choice.epsilon, three.law.law) == (Fraction(1, 2), None)
+    # beside a quantile that wants an interval there is one
+    beside = "SELECT QUANTILE(x, 0.5, interval_share => 0) AS a, QUANTILE(x, {}) AS b FROM t"
+    assert lowered(beside.format("0.9")).parts[0].share is None
+    assert lowered(beside.format("0.9, interval_share => 0.3")).parts[0].share == Fraction(3, 10)
+    assert lowered(beside.format("0.9, interval_share => 0")).parts[0].share == 0
+
+
+def test_without_an_interval_the_range_is_what_is_left():
+    counts = data("norm", 200)
+    found = releases(counts, [0.25, 0.5], 20, share="0", epsilon="1")
+    found.check(20)
+    assert qu.Points.read(found.to_dict()) == found
+    assert (found.law, set(found.edges), set(found.counts)) == (None, {()}, {()})
+    box = found.interval(Fraction(1, 2), 0.95)
+    assert (set(box.low), set(box.high)) == ({0.0}, {1000.0})
+    assert found.ranked(3, Fraction(1, 2), Fraction(2, 5), 0.95) == (0.0, 1000.0)
+    assert np.all(np.isinf(found.sizes(0.95).low))
+    with pytest.raises(errors.DiscreetError):  # counts without a law
+        replace(found, edges=((0, V),) * 20, counts=((200,),) * 20).check(20)
+    counted = releases(counts, [0.25, 0.5], 20, epsilon="1")
+    with pytest.raises(errors.DiscreetError):  # a law without counts
+        replace(found, law=counted.law).check(20)
+
+
+@pytest.mark.parametrize("epsilon", ["1/4", "1"])
+@pytest.mark.parametrize("offer", ["epsilon", "rho"])
+def test_a_point_alone_is_within_the_ranks_that_are_stated(epsilon, offer):
+    """All rows at one value: every other one is as many rows away. Two rows fewer miss more."""
+    price = {offer: Fraction(epsilon) if offer == "epsilon" else Fraction(epsilon) ** 2 / 8}
+    made = priced([0.5], share="0", **price)
+    _, most = qu.reach(made.part, made.law, Fraction(1, 2), 0.95)
+
+    def missed(off):
+        counts = np.zeros(V, dtype=np.int64)
+        counts[400] = 2 * off
+        return 1 - law_of_point(counts, 0.5, made)[400]
+
+    rows = math.ceil(most)
+    assert missed(rows) <= 0.05
+    assert missed(rows // 2 - 2) > 0.05  # those at 400 score as much above the rest again
+    stated = pl.price(lowered(asking([0.5], "0") + " FROM t"), pl.Ask(Fraction(epsilon)))
+    assert f"at most {round(most)} rows" in stated.lowered.formulas[0].margin(stated.parts, 0.95)
+
+
 # -- intervals ----------------------------------------------------------------------------------
 
 
@@ -402,7 +478,7 @@ def test_the_share_of_the_interval_is_charged_and_divides_the_price():
     assert lowered(both).measured != lowered("SELECT MEDIAN(x) AS b FROM t").measured
     with pytest.raises(errors.QueryError, match="twice"):
         lowered("SELECT MEDIAN(x, interval_share => 0.2, interval_share => 0.3) AS b FROM t")
-    for share in (0, 1, 7):
+    for share in ("-0.1", 1, 7):
         with pytest.raises(errors.QueryError, match=r"interval_share => 0\.7"):
             lowered(asking([0.5], share) + " FROM t")
 

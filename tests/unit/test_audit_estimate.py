@@ -107,6 +107,18 @@ def test_the_smallest_visible_excess_is_one_that_is_seen():
     assert sum(caught) < 20
 
 
+@pytest.mark.parametrize(
+    ("data", "side"),
+    [((1, 0), "first input against second"), ((0, 1), "second input against first")],
+)
+def test_hits_are_printed_in_the_order_of_the_label(data, side):
+    verdict = audit.estimate(
+        lambda x, n: np.full(n, x), *data, 1, draws=2000, event=lambda o: o == 1, confidence=SURE
+    )
+    assert verdict.hits == (2000 * data[0], 2000 * data[1])  # by input, whatever the label
+    assert f"({side}); 2000 against 0 hits in 2000 tests each" in repr(verdict)
+
+
 def test_rarer_events_than_reported_cannot_refute():
     # reveals everything with probability a: below the visible probability nothing can be said
     seen = audit.estimate(shifted(noise.DiscreteLaplace(1)), 0, 1, 1, draws=20_000)

@@ -86,6 +86,20 @@ def test_rows_and_text():
     assert (row["broken"], row["flagged"], row["draws"]) == (False, False, 50_000)
 
 
+def test_a_row_says_which_claim_its_bound_is_held_against():
+    # of the classic Gaussian a whole profile is claimed: its name says ε = 20, the bound does not
+    few = [e for e in EXHIBITS if e.name in ("classic Gaussian at ε = 20", "threshold without δ")]
+    result = audit.gallery(few)
+    classic, keys = result.to_dicts()
+    assert classic["epsilon_lower_bound"] > classic["claimed_epsilon"]
+    assert classic["at_delta"] == g.classic_profile(classic["claimed_epsilon"])
+    words = f"ε = {classic['claimed_epsilon']:.6g}, δ = {classic['at_delta']:.3g}"
+    assert (classic["claimed"], keys["claimed"]) == (words, "ε = 1, δ = 0.01")
+    first, second = repr(result).splitlines()
+    assert f"claimed {words}  " in first
+    assert "claimed ε = 1, δ = 0.01  " in second
+
+
 def test_a_wrong_verdict_is_shown_as_wrong():
     few = [g.Exhibit("half the noise, called sound", g.half_noise, 0, 1, 1)]
     result = audit.gallery(few)
@@ -117,12 +131,15 @@ def test_the_command_prints_the_gallery(capsys, monkeypatch):
     code, shown = run(capsys, "--gallery", "--peers")
     assert code == 0
     assert "every verdict is right" in shown.out
-    for word in ("float Laplace", "Known faults", "flagged", "Shipped", "passed", "numpy: normal"):
+    for word in ("float Laplace", "Known faults", "flagged", "Shipped", "passed", "numpy: normal",
+                 "claimed", "ε = 1, δ = 1e-05"):  # fmt: skip
         assert word in shown.out
     code, shown = run(capsys, "--gallery", "--draws", "20000", "--json")
     result = json.loads(shown.out)["result"]
     assert result["ok"]
     assert [row["flagged"] for row in result["rows"]] == [True, False]
+    assert [row["claimed"] for row in result["rows"]] == ["ε = 1", "ε = 1"]
+    assert [row["claimed_epsilon"] for row in result["rows"]] == [1, 1]
 
 
 def test_the_command_says_when_the_auditor_is_wrong(capsys, monkeypatch):

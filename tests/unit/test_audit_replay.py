@@ -103,6 +103,18 @@ def test_faults_are_found(name):
     assert any(words in text for text in found), found
 
 
+def test_a_parameter_from_the_data_is_told_from_control_flow():
+    report = audit.replay(lambda rows: m.laplace(0, 1, len(rows) / 10).value, SMALL, LARGE)
+    (found,) = report.violations
+    assert found.startswith(
+        "a parameter depends on the data: epsilon=0.3 and epsilon=0.4 in call 1, laplace (test_"
+    )
+    assert "no calls" not in repr(report)  # there was one; the runs parted before it was measured
+    assert repr(report).startswith("no call was measured")
+    for name in ("as many calls as rows", "fewer calls", "a branch on the data"):
+        assert kinds(FAULTS[name][0])[0].startswith("control flow depends on the data: "), name
+
+
 def test_branches_on_released_numbers_are_no_fault():
     """The second run gets the outcomes of the first, so it goes the same way."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import struct
 
 import pyarrow as pa
@@ -54,6 +55,23 @@ def test_the_title_is_the_question_and_the_line_below_says_what_bars_mean(curato
     assert answer.chart(title="Who came")["title"]["text"] == ["Who came"]
     again = dc.Answer.from_record(answer.record())
     assert again.chart()["title"]["text"] == ["n by sex"]
+
+
+def test_chosen_labels_are_drawn_as_words(curator):
+    """MODE alone has no number: the chart was empty."""
+    answer, chart = charted(curator, "SELECT sex, MODE(town) AS town FROM visits GROUP BY sex")
+    drawn = {row["group"]: row["value"] for row in chart["data"]["values"]}
+    assert drawn == {row["sex"]: row["town"] for row in answer.to_dicts()}
+    assert chart["spec"]["encoding"]["text"]["field"] == "value"
+    assert "no interval" in chart["title"]["subtitle"][0]
+    picture = chart.svg()
+    assert "<b>" not in picture
+    assert len(re.findall("(&lt;b&gt;|Bern[^<]*)</text>", picture)) == 2
+    (only,) = charted(curator, "SELECT MODE(sex) AS a FROM visits")[1]["data"]["values"]
+    assert (only["group"], only["column"]) == ("all", "a")
+    _, mixed = charted(curator, "SELECT MODE(town) AS town, COUNT(*) AS n FROM visits")
+    assert [row["column"] for row in mixed["data"]["values"]] == ["n"]
+    assert "town not drawn beside numbers" in " ".join(mixed["title"]["subtitle"])
 
 
 def test_each_number_has_its_own_interval(curator):

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from discreet.cli import app
 from discreet.cli._outcome import OPTIONS, Exit, exit_code, hint_line, plain
 from discreet.errors import (
+    AwaitsOwnerError,
     BudgetExceededError,
     DiscreetError,
     EngineError,
@@ -254,6 +255,7 @@ def test_failures_outside_the_tree_say_nothing(monkeypatch):
         (SchemaError("x"), Exit.POLICY),
         (EngineError("x"), Exit.ENGINE),
         (LedgerBusyError("x"), Exit.LEDGER),
+        (AwaitsOwnerError("x"), Exit.WAITS),
     ],
 )
 def test_exit_codes_follow_the_class_of_the_error(error, code):
@@ -274,6 +276,8 @@ RAISE = Hint.call(
         (Hint("delta", "1e-6"), 'delta="1e-6"', "--delta 1e-6"),
         (Hint("confidence", 0.95), "confidence=0.95", "--confidence 0.95"),
         (Hint("within", {"a b": 25}), 'within={"a b": 25}', "--within 'a b=25'"),
+        (Hint("key", "k1"), 'key="k1"', "--key k1"),
+        (Hint.call("f", None, key="k1"), 'f(key="k1")', 'f(key="k1")'),
         (Hint("fresh", True), "fresh=True", "--fresh"),
         (Hint("rho", 1).also("delta", "1e-6"), 'rho=1, delta="1e-6"', "--rho 1 --delta 1e-6"),
         # there is no such option, so Python's line is the best there is

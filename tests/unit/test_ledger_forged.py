@@ -208,6 +208,7 @@ def test_what_earlier_formats_do_not_know_they_do_not_write():
         known |= {"by_rho", "vouched"} if fmt >= 4 else set()
         known |= {"lost"} if fmt >= 5 else set()
         assert set(_state.json.loads(state.to_text())) == known
+        assert _state._read_state(state.to_text()) == state  # what was written is remembered
         assert _state.State.from_text(state.to_text()) == state
     guests = states(("consent", {"policy": "g", "units": {}}), start=opening(fmt=3))
     assert _state.json.loads(guests.to_text())["guests"] == ["g"]

@@ -182,6 +182,13 @@ def test_cauchy_on_a_rounding_boundary_refines():
         assert _refine.rounded_cauchy(Fraction(0), Fraction(1), Fraction(1)).value == 1
 
 
+def test_cauchy_of_an_angle_that_may_be_right_refines():
+    # u may be 0 after 255 bits, so v/u anything; the next one makes it 2^-256, and v is 1/4
+    with scripted([0] * 4, [2**62, 0, 0, 0], [2**63, 0, 0, 0], [0] * 4):
+        draw = _refine.rounded_cauchy(Fraction(0), Fraction(1), Fraction(2**250))
+    assert draw.value == 16
+
+
 def test_bernoulli_real_ties_go_on_with_fresh_bits():
     third = [lambda t: 2**t // 3] * 2
     cut = 2**64 // 3

@@ -28,10 +28,8 @@ def planted(tmp_path, monkeypatch):
     (tmp_path / "src/discreet").mkdir(parents=True)
     (tmp_path / "src/discreet/a.py").write_text(SOURCE)
     monkeypatch.setattr(tool, "TREE", tmp_path)
-    tool._code_lines.cache_clear()
     tool._uses.cache_clear()
-    yield mutants_of(tmp_path / "src/discreet", "a.py")
-    tool._code_lines.cache_clear()
+    return mutants_of(tmp_path / "src/discreet", "a.py")
 
 
 def test_each_kind_of_fault_is_planted_and_what_people_read_is_left_alone(planted):

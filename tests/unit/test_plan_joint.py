@@ -9,7 +9,9 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from discreet import audit, sql
 from discreet import plan as pl
@@ -353,6 +355,55 @@ def test_a_mean_beside_a_variance_with_public_n_costs_an_eighth_more_noise():
     ((a, v),) = [(row["a"], row["v"]) for row in answer.to_dicts()]
     assert a == pytest.approx(437.5, abs=0.05)
     assert v == pytest.approx(136718.75 * 2000 / 1999, abs=50)
+
+
+@pytest.mark.parametrize("offer", ["epsilon", "rho"])
+@pytest.mark.parametrize(("size", "near"), [(2000, True), (30, False)])
+@pytest.mark.parametrize("high", [1000, 400])
+def test_intervals_of_variances_with_public_n_hold_and_are_those_of_one_noise(
+    offer, size, near, high
+):
+    """2000 releases; fewer inside than the 1e-11 quantile allows is refused. Half of the noise (the
+    mutant) is; where rows are many, width is that of the noise, and narrower than by two boxes."""
+    low = public("VAR_POP(x) AS v", 0, 1000)
+    plan = pl.price(low, pl.Ask(**{offer: Fraction(1, 2)}))
+    (formula,), law = low.formulas, plan.parts[0].law
+    a, b = formula.times
+    x = [i * high // (size - 1) for i in range(size)]
+    mean, square = sum(x) / size, sum(v * v for v in x) / size
+    centre = 500
+    exact = (
+        a * sum(v - centre for v in x),
+        b * sum((v - centre) ** 2 - formula.half for v in x),
+    )
+    runs = 2000
+    noisy = [pl.Numbers(tuple(int(e + n) for n in law.sample(runs)), law) for e in exact]
+    releases = [None, None, None]
+    releases[formula.first], releases[formula.second] = noisy
+    releases[formula.count] = pl.Numbers((size,) * runs, None)
+    truth = square - mean**2
+
+    def inside(told):
+        told = [r if r.law is None else replace(r, law=told) for r in releases]
+        box = formula.box(told, 0.95)
+        return int(((box.low <= truth) & (truth <= box.high)).sum()), box
+
+    least = stats.binom.ppf(1e-11, runs, 0.95)
+    found, box = inside(law)
+    assert found >= least
+    estimate = formula.estimate(releases)
+    assert ((box.low <= estimate) & (estimate <= box.high)).all()
+    assert len(formula.statements(releases)) == 1
+    if near:
+        half = law.scale / 2 if offer == "epsilon" else law.std / 2
+        assert inside(type(law)(Fraction(half)))[0] < least
+        spread = law.std / size * ((2 * (mean - centre) / a) ** 2 + 1 / b**2) ** 0.5
+        plain = formula._combined(releases, 0.975)
+        wide = [float(np.median(each.high - each.low)) for each in (box, plain)]
+        assert 3.5 * spread < wide[0] < 4.8 * spread
+        assert wide[1] > 1.1 * wide[0]
+    else:
+        assert (box.low == formula._combined(releases, 0.975).low).all()
 
 
 # -- margins and laws ------------------------------------------------------------------------

@@ -187,6 +187,24 @@ def test_everything_else_is_measured_whole(text):
     assert pl.price(low, ASKS[0]).instead is None
 
 
+@pytest.mark.parametrize(("groups", "chosen"), [(24, True), (19, False)])
+def test_it_is_not_taken_where_what_is_shown_beside_loses_more(groups, chosen):
+    """Counts of units get 3·9/2g of the noise, the sum of y 1.5 times as much; not so alone."""
+    columns = [pol.Category("g", [f"k{i}" for i in range(40)]), pol.Integer("y", 0, 4, null=0)]
+    # a unit may have all its rows in one group: a sum over nine groups moves as far as over all
+    limits = {"max_groups_per_unit": groups, "max_rows_per_unit": groups}
+    table = pol.Table("t", columns, unit="id", neighbours="add-remove", **limits)
+    own = pol.Policy([table], pol.Budget("1000", "0.1"))
+    text = "SELECT g, COUNT(DISTINCT id) AS n{} FROM t GROUP BY g ORDER BY n DESC LIMIT 9"
+    first(pl.lower(sql.parse(text.format(""), own).query))
+    plan = pl.price(pl.lower(sql.parse(text.format(", SUM(y) AS s"), own).query), ASKS[0])
+    assert isinstance(plan.parts[-1].part, Top) == chosen
+    if chosen:
+        pairs = zip(plan.parts, plan.instead.parts, strict=False)
+        ratios = [a.noise.std / b.noise.std for a, b in pairs]
+        assert ratios == pytest.approx([27 / 48, 1.5], rel=0.01)
+
+
 def test_changing_units_move_scores_both_ways_and_are_measured_whole():
     assert largest_first(lowered(TOP, relation="change-one")) is None
 
@@ -304,4 +322,4 @@ def test_a_service_expects_the_time_of_every_choice():
     """Its ticks are fixed before a run: what they leave out would make runs late, and tell."""
     one, three = (first(lowered(TOP.replace("LIMIT 2", f"LIMIT {k}"))) for k in (1, 3))
     works = [ticks.bound((plan,), 1000, 1.0, 0) for plan in (one, three)]
-    assert works[1] - works[0] == pytest.approx(ticks._SAFETY * ticks._CELL * 12)
+    assert works[1] - works[0] == pytest.approx(ticks.SAFETY * ticks._CELL * 12)

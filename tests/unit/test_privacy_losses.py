@@ -321,6 +321,11 @@ def test_group_of_five_with_delta():
         (p.Laplace("0.1"), p.Laplace("0.3")),
         (p.DiscreteLaplace(10, 2), p.DiscreteLaplace(10, 6)),
         (p.DiscreteGaussian(10, 2), p.DiscreteGaussian(10, 6)),
+        # each of the three may move coordinates of its own
+        (
+            p.DiscreteGaussian.from_variance(100, 12, 4),
+            p.DiscreteGaussian.from_variance(100, 108, 12),
+        ),
         (p.Gaussian("0.1"), p.Gaussian("0.3")),
         (p.Zcdp("0.1"), p.Zcdp("0.9")),
         (p.BoundedRange("0.1"), p.BoundedRange("0.3")),
@@ -329,6 +334,12 @@ def test_group_of_five_with_delta():
 def test_group_of_three_in_each_family(loss, grouped):
     assert p.group(loss, 3).unlabelled() == grouped
     assert p.group(loss, 1) == loss
+
+
+@pytest.mark.parametrize("dimension", [0, -1, 1.5, 2.0, "2", None])
+def test_as_many_coordinates_as_there_are(dimension):
+    with pytest.raises(ParameterError, match="dimension must be a positive integer"):
+        p.DiscreteGaussian.from_variance(100, 4, dimension)
 
 
 def test_generic_group_bound_is_above_the_exact_one():

@@ -150,3 +150,14 @@ def test_letters_of_either_case():
         assert read(sign, fold=True).matches(sign.swapcase())
     assert read("[b-d]", fold=True).matches("C")
     assert not read("[^b-d]", fold=True).matches("C")
+
+
+@pytest.mark.parametrize(
+    "around", ["{}", "a{}", "{}a", "a{}b", "(?:{}b)", "(?:b{}|c)", "(?:c|{}b)"]
+)
+def test_a_pattern_is_copied_a_thousand_times_at_most_wherever_its_longest_part_stands(around):
+    """What comes before or after it, or beside it, makes it no shorter."""
+    assert compiles(around.format("(?:a{10}){100}"))
+    assert compiles(around.format("(?:(?:a{10}b){10}c){10}"))
+    for long in ("(?:a{11}){91}", "(?:(?:a{10}b){10}c){11}", "(?:a{2,50}){0,21}"):
+        assert not compiles(around.format(long)), long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from discreet.curator import _road
 from discreet.curator._road import Job, Outcome, Road
 from discreet.ledger import Receipt
 from discreet.plan import Cost
+from discreet.privacy import Zcdp
 
 LEAST = Cost(Fraction(1, 100), Fraction(0), Fraction(1, 10**4), Fraction(0))
 PRICE = Cost(Fraction(1), Fraction(0), Fraction(1, 2), Fraction(0))
@@ -147,6 +149,27 @@ def test_an_interrupt_is_no_outcome():
     assert book.steps == ["debit", "run"]
 
 
+def test_an_interrupt_during_the_debit_says_that_it_may_be_paid():
+    book = Book(refusal=KeyboardInterrupt())
+    for steps in (road(book).travel, road(book).pay):
+        with pytest.raises(KeyboardInterrupt, match=r"may have been paid.*key 'k'.*ε 0.01"):
+            steps(job(book), key="k")
+    assert book.steps == ["debit", "debit"]
+
+
+def test_an_interrupt_before_a_further_run_says_what_has_paid():
+    class Interrupted(Book):
+        def debit(self, entry):
+            if not entry.runs:
+                raise KeyboardInterrupt
+            return super().debit(entry)
+
+    book = Interrupted(replace(FIRST, charged=False))
+    with pytest.raises(KeyboardInterrupt, match="line 7 has paid"):
+        road(book).travel(job(book))
+    assert book.steps == ["debit"]
+
+
 @pytest.mark.parametrize(
     "refusal", [errors.LedgerError("words"), ValueError(), KeyboardInterrupt()]
 )
@@ -209,3 +232,32 @@ def test_settling_says_what_is_stored():
     book = Book(stored=lambda _: "kept")
     assert _road.settle(book, FIRST, None) == Outcome("kept", cached=True)
     assert _road.settle(book, FIRST, "kept") == Outcome("kept", cached=False)
+
+
+DELTA, KEYS = Fraction(1, 10**5), Fraction(1, 10**6)
+MEANT = Cost(Fraction(Zcdp("0.2").epsilon(DELTA - KEYS)), DELTA, Fraction(1, 5), KEYS)
+
+
+@pytest.mark.parametrize(
+    ("accounting", "delta", "asked", "changed"),
+    [
+        # what selects keys is part of the budget's δ; the rest is left for ρ
+        ("zcdp", DELTA, Fraction(1, 10), True),
+        ("zcdp", DELTA, DELTA + KEYS, True),
+        ("zcdp", DELTA, DELTA, False),
+        ("zcdp", DELTA, KEYS, False),
+        ("zcdp", KEYS, Fraction(1, 10), False),  # nothing is left for ρ
+        ("zcdp", KEYS / 2, Fraction(1, 10), False),
+        ("basic", DELTA, Fraction(1, 10), False),
+    ],
+)
+def test_what_is_on_record_is_stated_at_the_delta_that_the_budget_means(
+    accounting, delta, asked, changed
+):
+    book = Book()
+    book.balance = lambda: SimpleNamespace(accounting=accounting, delta=delta)
+    cost = Cost(Fraction(1, 50), asked, Fraction(1, 5), KEYS)
+    road(book).enter(job(book, cost=cost))
+    (entry,) = book.entries
+    assert entry.cost == (MEANT if changed else cost)
+    assert entry.cost.epsilon == (MEANT.epsilon if changed else Fraction(1, 50))

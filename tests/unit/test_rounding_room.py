@@ -58,6 +58,33 @@ def test_divergence_of_a_pure_loss(e, order):
     has_room(float(found), 2.0**-50 * ((order - 1) * e + 1), 2.0**-52 * (2 * order * e + 1))
 
 
+@pytest.mark.parametrize("part", [10**7, 10**15, 10**17, 10**40])
+def test_divergence_of_a_pure_loss_at_an_order_hardly_above_one(part):
+    """There it is the mean of the loss, whatever the order is as a double."""
+    for e in (1e-5, 0.5, 3.0, 40.0):
+        found = _convert.pure_to_renyi(e, 1 + Fraction(1, part))
+        assert 0 <= above(found, e * mpmath.tanh(mp(e) / 2)) < 3e-7
+
+
+@pytest.mark.parametrize("mu", ["0.001", "0.5", "1", "6"])
+@pytest.mark.parametrize("fpr", [0.0, 1e-300, 1e-9, 0.05, 0.25, 0.5, 0.9, 0.999, 1.0])
+def test_power_of_the_best_test_is_stated_no_smaller_than_it_is(mu, fpr):
+    """Φ(Φ⁻¹(1−α) − μ), rounded down, by little."""
+    stated = p.Gaussian(mu).tradeoff(fpr)
+    if fpr in (0.0, 1.0):
+        exact = mpmath.mpf(1 - fpr)
+    else:
+        low, high = mpmath.mpf(-45), mpmath.mpf(45)
+        for _ in range(200):  # Φ(x) = 1 − α, by its tail where that is smaller
+            x = (low + high) / 2
+            low, high = (x, high) if mpmath.erfc(x / mpmath.sqrt(2)) / 2 > mp(fpr) else (low, x)
+        exact = mpmath.erfc((mp(Fraction(mu)) - x) / mpmath.sqrt(2)) / 2
+    room = float(exact - mp(stated))
+    assert 0 <= room < 24 * ULP, (stated, float(exact), room / ULP)
+    if exact > 0.01:
+        assert room > 4 * ULP
+
+
 @pytest.mark.parametrize("x", [1e-3, 0.7, 30.0, 1e4])
 @pytest.mark.parametrize(("divergence", "epsilon"), [(0.01, 1.0), (0.3, 900.0), (5.0, 5.5)])
 def test_delta_of_a_divergence(x, divergence, epsilon):

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from discreet.cli import app
+from discreet.errors import BudgetExceededError, Hint
 from discreet.service import Home, Keys
+from discreet.service._admission import _fitting
 
 pytestmark = pytest.mark.races
 
@@ -110,6 +112,27 @@ def test_a_price_says_what_asking_says(ruled):
         assert "You have withdrawn it" in client.get(f"/answers/{held['id']}").text
     assert price(ruled, "0.15", "ben") is None  # although the ledger has no new line
     assert not waiting(ruled)
+
+
+def test_a_hint_fits_under_every_limit_that_refuses(ruled):
+    """The share of ben has 0.4 left and his day 0.35, ana's share 0.3: the least is hinted."""
+    for who, fits in (("ben", "0.35"), ("ana", "0.3")):
+        body = {"sql": COUNT, "epsilon": "0.45"}
+        said = ruled("POST", "/v1/answers", body, who=who).json()
+        assert (said["error"], said["fix"]) == ("budget-exceeded", {"epsilon": fits}), said
+        assert price(ruled, fits, who) is None
+
+
+def test_a_limit_that_leaves_nothing_decides_the_hint():
+    share = BudgetExceededError("share", hint=Hint("epsilon", "0.3"))
+    day = BudgetExceededError("day", hint=Hint("epsilon", "0.05"))
+    nothing = BudgetExceededError("day", hint="ask again tomorrow")
+    for said, other, hint in (
+        (share, None, share.hint), (share, day, day.hint), (day, share, day.hint),
+        (share, nothing, nothing.hint), (nothing, share, nothing.hint),
+        (BudgetExceededError("x", hint=Hint("within", {"n": 9})), day, 'within={"n": 9}'),
+    ):  # fmt: skip
+        assert (_fitting(said, other).message, _fitting(said, other).hint) == (said.message, hint)
 
 
 def test_who_asked_withdraws_and_nobody_else(ruled):

@@ -153,13 +153,50 @@ def test_no_field_of_a_signed_answer_can_be_changed(service, tmp_path, field):
 def test_what_nobody_signed_is_named(service, tmp_path):
     result = service.ask(BY_REGION, "0.0117")
     assert verify(tmp_path, {**result, "note": "all true"})[1]["result"]["unsigned"] == ["note"]
-    wrapped = {"ok": True, "rows": [], "result": result}
-    assert verify(tmp_path, wrapped)[1]["result"]["unsigned"] == ["rows"]
-    record = service("GET", f"/v1/answers/{result['id']}/record").json()["result"]
-    more = {**record, "answers": [{"rows": []}], "record": {}}
-    assert verify(tmp_path, more)[1]["result"]["unsigned"] == ["answers", "record"]
+    wrapped = {"ok": True, "by": "me", "result": result}
+    assert verify(tmp_path, wrapped)[1]["result"]["unsigned"] == ["by"]
     twice = json.dumps(result).replace('"rows":', '"rows": [], "rows":', 1)
     assert verify(tmp_path, twice)[0] == 2
+
+
+FALSE = {
+    "rows": [],
+    "intervals": [],
+    "cost": {"epsilon": "1"},
+    "columns": ["x"],
+    "record": {},
+    "question": {"sql": "SELECT 1"},
+    "answers": [{"rows": []}],
+    "left": "all",
+    "state": "waiting",
+}
+
+
+@pytest.mark.parametrize("field", FALSE)
+def test_what_the_record_decides_is_compared_wherever_it_stands(service, tmp_path, field):
+    """A false field is refused in a saved record and beside the result, as it is inside."""
+    result = service.ask(BY_REGION, "0.0117")
+    record = service("GET", f"/v1/answers/{result['id']}/record").json()["result"]
+    added = {field: FALSE[field]}
+    files = [{**record, **added}, {"ok": True, **added, "result": result},
+             {"ok": True, **added, "result": record}, {**result, **added}]  # fmt: skip
+    for said in files:
+        code, told = verify(tmp_path, said)
+        assert (code, told["error"]) == (2, "parameter"), (said, told)
+        named = (repr(field), "'rows'", "signature does not fit", "no signed answer")
+        assert any(words in told["message"] for words in named)
+    for nested in ({**result, "result": added}, {"result": {**result, "result": added}}):
+        assert verify(tmp_path, nested)[0] == 2
+
+
+def test_what_the_record_says_may_be_added_to_it(service, tmp_path):
+    result = service.ask(BY_REGION, "0.0117")
+    record = service("GET", f"/v1/answers/{result['id']}/record").json()["result"]
+    for field in ("rows", "intervals", "cost", "columns", "record", "covers"):
+        for said in ({**record, field: result[field]}, {field: result[field], "result": record},
+                     {field: result[field], "result": result}):  # fmt: skip
+            assert verify(tmp_path, said)[1]["result"]["unsigned"] == [], field
+    assert verify(tmp_path, {**record, "answers": [{"rows": result["rows"]}]})[0] == 0
 
 
 def test_a_batch_is_verified_answer_by_answer(service, tmp_path):
@@ -169,6 +206,11 @@ def test_a_batch_is_verified_answer_by_answer(service, tmp_path):
     assert verify(tmp_path, result)[1]["result"]["unsigned"] == []
     result["answers"][1]["rows"][0]["n"] += 5
     assert "'rows' was changed" in verify(tmp_path, result)[1]["message"]
+    record = service("GET", f"/v1/answers/{result['id']}/record").json()["result"]
+    assert verify(tmp_path, record)[0] == 0
+    assert "'rows' was added" in verify(tmp_path, {**record, "rows": []})[1]["message"]
+    assert verify(tmp_path, {**record, "answers": result["answers"]})[0] == 2
+    assert verify(tmp_path, {**record, "answers": result["answers"][:1]})[0] == 2
 
 
 def test_what_the_command_line_saves_is_signed_and_explained(service, tmp_path):

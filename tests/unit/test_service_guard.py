@@ -11,17 +11,18 @@ import sys
 import time
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import discreet as dc
 from discreet import engines
-from discreet.curator import Counter, run_bill
+from discreet.curator import Counter
 from discreet.errors import DiscreetError, PolicyError
 from discreet.plan import expr
-from discreet.service import Home, _machine, _pool, _ticks
+from discreet.service import Home, _desk, _machine, _pages, _pool, _ticks, _views
 from discreet.service._desk import Desk
 from discreet.service._orders import Order
-from discreet.service._pool import Place, Run, Turns
+from discreet.service._pool import Place, Run, Turns, Worker
 from discreet.service._worker import DONE, FAILED, Setup
 
 pytestmark = pytest.mark.races
@@ -74,27 +75,38 @@ def _letters(i, signs):
 
 
 @pytest.fixture(scope="module", params=["ab", "aé€😀", "a"])
-def people(request):
-    """As many rows as declared, each with far more letters than declared."""
+def people(request, tmp_path_factory):
+    """As many rows as declared, each with far more letters than declared; a worker that has them.
+
+    A process of its own, with one thread that works: no other one's work is taken for a run's.
+    """
+    folder = tmp_path_factory.mktemp("letters")
     notes = [_letters(i, request.param) for i in range(ROWS)]
     rows = pa.table({"pid": [i // 4 for i in range(ROWS)], "age": [1] * ROWS, "note": notes})
+    pq.write_table(rows, folder / "people.parquet")
+    sources = {"people": "people.parquet"}
     policy = _policy(f"letters{len(request.param)}")
-    with dc.open({"people": rows}, policy=policy, ledger=":memory:") as curator:
-        yield curator
+    setup = Setup(policy, sources, 1 << 30, "1GB", 60.0, str(folder))
+    worker = Worker(setup)
+    try:
+        worker.ready()
+        with dc.open(policy=policy, dummy=True) as curator:
+            yield Counter(curator), worker
+    finally:
+        worker.kill()
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no such clock here")
 @pytest.mark.parametrize("kind", QUESTIONS)
 def test_work_on_texts_is_within_the_bound(people, kind):
-    counter = Counter(people)
+    """The worker's own clock is the judge, as in a service: a run beyond its bound ends it."""
+    counter, worker = people
     bill = counter.bill(QUESTIONS[kind], "ana", epsilon="1", delta="1e-6")
-    text = sum(map(len, counter.statements(bill)))
-    seconds = _ticks.bound(bill.plans, ROWS, _machine.machine()[0], text)
-    took = []
-    for _ in range(2):  # other threads of the tests' own process may be at work in one of them
-        start = time.process_time()
-        run_bill(pickle.loads(pickle.dumps(bill)).plans, people._engine, counter.policy)
-        took.append(time.process_time() - start)
-    assert min(took) < seconds
+    statements = counter.statements(bill)
+    text, divisions = sum(map(len, statements)), _ticks.divisions_in(statements)
+    seconds = _ticks.bound(bill.plans, ROWS, _machine.machine()[0], text, divisions)
+    for _ in range(2):
+        assert worker.ask(pickle.dumps(bill), seconds)[:1] == DONE
 
 
 @pytest.mark.parametrize("engine", ["duckdb", "reference"])
@@ -189,6 +201,62 @@ def test_two_hundred_slow_patterns_are_refused_before_they_are_paid_for(tmp_path
         assert desk.ledger.balance().amounts["epsilon"][0] == 0
 
 
+def _pieces(many):
+    return _where(_any([f"SPLIT_PART(note, 'b', {i + 2}) = 'z'" for i in range(many)]))
+
+
+def test_what_has_no_room_is_refused_before_it_is_paid_for(tmp_path):
+    """The thief's question: out of memory with long notes, not without."""
+    with dc.open(policy=_policy("room", rows=1000), dummy=True) as curator:
+        desk = Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)
+        desk.memory = 2 << 30
+        with pytest.raises(DiscreetError, match="MiB of memory") as refused:
+            asyncio.run(desk.ask("ana", None, {"sql": _pieces(300), "epsilon": "0.001"}))
+        assert "ask in parts" in str(refused.value)
+        assert desk.ledger.balance().amounts["epsilon"][0] == 0
+        order = asyncio.run(desk.ask("ana", None, {"sql": _pieces(30), "epsilon": "0.001"}))
+        assert order.state == "running"
+
+
+def test_room_grows_with_letters_operators_threads_and_groups():
+    def needed(sql, *, longest=1000, rows=1000, threads=1):
+        with dc.open(policy=_policy(f"room{longest}", longest), dummy=True) as curator:
+            bill = Counter(curator).bill(sql, "ana", epsilon="1", delta="1e-6")
+        return _ticks.memory(bill.plans, rows, threads)
+
+    few = needed(_pieces(4))
+    assert needed(_pieces(8)) > 1.5 * few
+    assert needed(_pieces(4), longest=10_000) > 8 * few
+    assert needed(_pieces(4), threads=2) > 1.9 * few
+    keys = "SELECT note, COUNT(*) AS n FROM people GROUP BY note"
+    assert needed(keys, rows=10**7) > 10**9 > 10 * needed(keys, rows=1000)
+
+
+@pytest.mark.parametrize("memory", [64, 128])
+def test_what_has_room_is_answered_however_long_the_texts_are(memory, tmp_path):
+    """As many pieces as the model lets through, each letter a piece of its own."""
+    rows = 3000
+    notes = [("ab" if i % 2 else "ba") * 500 + str(i) for i in range(rows)]
+    table = pa.table({"pid": list(range(rows)), "age": [1] * rows, "note": notes})
+    pq.write_table(table, tmp_path / "people.parquet")
+    policy = _policy("roomy", rows=rows)
+    with dc.open(policy=policy, dummy=True) as curator:
+        counter = Counter(curator)
+
+        def bill(many):
+            return counter.bill(_pieces(many), "ana", epsilon="1")
+
+        fits = [k for k in range(1, 9) if _ticks.memory(bill(k).plans, rows) <= memory << 20]
+        most = bill(fits[-1])
+    setup = Setup(policy, {"people": "people.parquet"}, memory << 20, "1GB", 60.0, str(tmp_path))
+    worker = Worker(setup)
+    try:
+        worker.ready()
+        assert worker.ask(pickle.dumps(most))[:1] == DONE
+    finally:
+        worker.kill()
+
+
 # -- whose fault --------------------------------------------------------------------------
 
 
@@ -234,20 +302,26 @@ def _run(durations, *, bound, tick, most=None, clocked=True):
 
         async def settle(text, name):
             found[name] = text
-            if len(found) == len(durations):
+            if len(found) == len(durations) or len(late) == most:
                 ended.set()
-
-        async def again():
-            pass
 
         for i in range(len(durations)):
             made.append(Run(
-                "ana", b"%d" % i, bound, tick, lambda t, n=i: settle(t, n), again,
+                "ana", b"%d" % i, bound, tick, lambda t, n=i: settle(t, n),
                 lambda: most is not None and len(late) >= most, lambda: late.append(1),
             ))  # fmt: skip
             turns.put(made[-1])
         place.start()
         await asyncio.wait_for(ended.wait(), 100)
+        if most is not None:
+            await asyncio.sleep(3 * tick)  # nobody else leaves, or begins
+            assert (len(found), len(asked)) == (most, most)
+            late.clear()
+            for i in range(len(durations)):
+                durations[i] = 0.01
+            ended.clear()
+            turns.ease()  # an owner has looked
+            await asyncio.wait_for(ended.wait(), 100)
         await place.close()
 
     asyncio.run(main())
@@ -274,18 +348,21 @@ def test_without_its_clock_the_same_row_makes_others_late(monkeypatch):
 def test_runs_that_fail_for_memory_pull_the_brake_too():
     """A thief read sixteen bits by questions that ran out of memory: that is no free bit."""
     found, made, asked = _run([-1.0] * 12, bound=0.1, tick=0.8, most=3)
-    assert asked == [0, 1, 2]
+    assert asked == list(range(12))
     assert sum(run.overran for run in made) == 3
-    assert set(found.values()) == {None}
+    assert [i for i, text in sorted(found.items()) if text is None] == [0, 1, 2]
 
 
-def test_what_waits_when_the_brake_is_on_fails_unrun():
-    """48 that wait, each late if a bit is set: three are seen, and the rest tells nothing."""
+def test_what_waits_when_the_brake_is_on_is_held_unrun():
+    """48 that wait, each late if a bit is set: three are seen, and the rest tells nothing.
+
+    Once an owner has looked, those who did nothing are answered; each has run once.
+    """
     durations = [0.5] * 12
     found, made, asked = _run(durations, bound=0.1, tick=0.8, most=3)
-    assert asked == [0, 1, 2]
+    assert asked == list(range(12))
     assert sum(run.overran for run in made) == 3
-    assert set(found.values()) == {None}
+    assert [i for i, text in sorted(found.items()) if text is None] == [0, 1, 2]
 
 
 def test_the_desk_stops_what_waits(tmp_path):
@@ -307,11 +384,25 @@ def test_the_desk_stops_what_waits(tmp_path):
                 large.run.overrun()  # counted once
             assert large.run.stopped()
             assert not small.run.stopped()
+            # the moment at which a run failed is nobody's business: all are told at its tick
+            assert "held" not in _views.state_of(large)
+            assert not desk.braked
+            for _ in range(3):
+                large.run.known = False
+                large.run.tell()
+                large.run.tell()  # told once
+            assert desk.braked
+            assert _views.state_of(large)["held"]
+            assert "ready" not in _views.state_of(large)
+            assert "held" not in _views.state_of(small)
+            assert "the owner has looked" in _pages._stands(large)
             small.run.overrun()  # one more of any size
             other = Order("", "", "", "", {}, "", 0, "", tick=0.0)
-            assert desk._stops(other.tick)
+            assert _desk._stops(other.tick, desk._late)
+            assert not _desk._stops(other.tick, desk._told)
             desk.acknowledge()
             assert not large.run.stopped()
+            assert "held" not in _views.state_of(large)
 
         asyncio.run(main())
 

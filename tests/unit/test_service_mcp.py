@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from fractions import Fraction
 
 import pytest
 
@@ -45,6 +46,24 @@ def test_equal_questions_are_free_and_prices_must_be_stated(tools):
     with pytest.raises(errors.ParameterError, match="one of epsilon and within"):
         tools.preview(COUNT, "1", {"n": 5})
     assert tools.preview(COUNT, None, {"n": 50})["error"]
+
+
+def test_a_question_that_needs_a_delta_is_given_one_within_the_cap():
+    table = dc.policy.Table("people", [dc.policy.Text("town")])
+    policy = dc.policy.Policy([table], dc.policy.Budget("1", delta="1e-5"), name="towns")
+    sql = "SELECT town, COUNT(*) AS n FROM people GROUP BY town"
+    with dc.open(policy=policy, dummy=True) as curator:
+        tools = Tools(curator, "0.2")
+        with pytest.raises(errors.DiscreetError, match="delta") as refusal:
+            tools.preview(sql, "0.1", None)
+        (hinted,) = dict(refusal.value.hint.parameters).items()
+        assert hinted[0] == "delta"
+        priced = tools.preview(sql, "0.1", None, hinted[1])
+        assert Fraction(priced["cost"]["delta"]) > 0
+        assert (priced["refused"], priced["needs_approval"]) == (None, False)
+        assert tools.ask(sql, "0.1", None, hinted[1])["conversation_left"] == "0.1"
+        with pytest.raises(errors.BudgetExceededError, match="this conversation"):
+            tools.ask(sql, "0.15", None, hinted[1])
 
 
 def test_tables_show_domains_and_no_places(tools):

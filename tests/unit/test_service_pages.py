@@ -244,9 +244,21 @@ def test_texts_of_questions_are_never_markup(service):
 
 
 def test_pictures_escape_their_labels():
-    bars = _pictures._bars("<b>", ['"><script>'], [(1, 0, 2)])
+    bars = _pictures._bars("<b>", "<i>", "95 %", ['"><script>'], [(1, 0, 2)])
     assert "<b>" not in bars
+    assert "<i>" not in bars
     assert "<script>" not in bars
+
+
+def test_spending_over_time_has_titles_and_round_numbers():
+    spent = [_pictures.Spent(f"2026-01-0{d}T00:00:00", who, Fraction(price))
+             for d, who, price in ((1, "ana", "0.31"), (3, "<b>", "0.05"))]  # fmt: skip
+    svg = _pictures.timeline(spent)
+    assert "<b>" not in svg
+    assert re.findall(r'class="title"[^>]*>([^<]*)<', svg) == ["ε spent so far", "time (UTC)"]
+    for said in ("0.2", "0.4", "ana: ε = 0.31", "2026-01-01", "2026-01-03"):
+        assert f">{said}<" in svg
+    assert "<text" not in _pictures.timeline([])
 
 
 def test_a_chart_that_shows_a_part_says_so():
@@ -263,7 +275,7 @@ def test_a_chart_that_shows_a_part_says_so():
     ((name, svg),) = _pictures.error_bars(Wide(rows), "0.95")
     assert name == "n: the first 30 of 444 rows"
     assert svg.count("<circle") == 30
-    assert ">−45<" in svg
+    assert ">−40<" in svg
     assert [n for n, _ in _pictures.error_bars(Wide(rows[:30]), "0.95")] == ["n"]
 
 
@@ -302,6 +314,9 @@ def test_the_last_owners_key_is_not_revoked_on_the_page(service):
             refused = client.post(f"/owner/keys/{own}", data=form)
             assert refused.status_code == 409
             assert f"discreet key revoke {own}" in refused.text
+        refused = service("DELETE", f"/v1/keys/{own}", who="owner")  # nor over the interface
+        assert (refused.status_code, refused.json()["error"]) == (409, "state")
+        assert f"discreet key revoke {own}" in refused.json()["hint"]
         key = client.post("/owner/keys", data={"token": token, "name": "gus", "role": "analyst"})
         gus = re.search(r"dk_([0-9a-f]{12})_[\w-]{43}", key.text)
         with httpx.Client(base_url=service.url, timeout=30) as other:

@@ -16,7 +16,7 @@ from discreet.cli import app
 from discreet.service._errors import envelope
 from discreet.service._home import Home
 from discreet.service._keys import Keys, Role
-from discreet.service._pictures import error_bars
+from discreet.service._pictures import _bars, error_bars
 
 pytestmark = pytest.mark.races
 
@@ -147,16 +147,30 @@ def test_the_page_speaks_of_its_own_fields(service):
         assert 'AVG("")' not in mean
 
 
-def test_the_last_tick_of_a_chart_ends_inside_it(service):
+@pytest.mark.parametrize("most", [9, 10**9])
+def test_axes_of_a_chart_have_titles_and_round_numbers_inside_it(most):
+    """Also where a narrow screen makes letters large: half of them lie on either side."""
     answer = dc.open(
-        {"t": pa.table({"n": [1, 2]})},
-        policy={"budget": {"epsilon": "9"}, "tables": {"t": {"columns": {"n": {
-            "type": "integer", "min": 0, "max": 9}}}}}, ledger=":memory:",
-    ).sql("SELECT SUM(n) AS n FROM t", epsilon=1)  # fmt: skip
+        {"t": pa.table({"n": [most, most // 2], "place": ["a", "b"]})},
+        policy={"budget": {"epsilon": "9"}, "tables": {"t": {"columns": {
+            "n": {"type": "integer", "min": 0, "max": most},
+            "place": {"type": "category", "values": ["a", "b"]}}}}}, ledger=":memory:",
+    ).sql("SELECT place, SUM(n) AS total FROM t GROUP BY place", epsilon=9)  # fmt: skip
     ((_, svg),) = error_bars(answer, "0.95")
-    assert svg.count('class="tick last"') == 1
-    with httpx.Client(base_url=service.url, timeout=30) as client:
-        assert ".tick.last { text-anchor: end; }" in client.get("/static/style.css").text
+    titles = re.findall(r'class="title"[^>]*>([^<]*)<', svg)
+    assert titles == ["place", "total, with its 95 % interval"]
+    ticks = re.findall(r'class="tick" x="([\d.]+)"[^>]*>([^<]*)<', svg)
+    assert len(ticks) >= 3
+    assert all(float(x) + 12.5 * len(text) / 2 < 641 for x, text in ticks)
+    for _, text in ticks:
+        digits = text.replace("\u2009", "").lstrip("−").replace(".", "").strip("0")
+        assert len(digits) <= 2, ticks
+
+
+def test_small_numbers_have_an_axis_too():
+    """They were rounded to whole ones: both ends of an axis of shares were 0."""
+    svg = _bars("share", "", "95 %", ["all"], [(0.004, 0.001, 0.007)])
+    assert ">0.002<" in svg
 
 
 def test_union_all_is_one_question(service):

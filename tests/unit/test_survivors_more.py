@@ -16,6 +16,8 @@ from discreet import policy as pol
 from discreet import privacy as p
 from discreet.errors import ParameterError
 from discreet.ledger._budget import share_of
+from discreet.ledger._state import State
+from discreet.plan._relation import weight
 from discreet.plan._tails import tail_margin
 from discreet.plan._trees import Levels, _squares
 from discreet.plan._vectors import Box, Numbers
@@ -162,3 +164,26 @@ def test_shares_of_a_budget_make_one_whole():
     assert [share_of(whole, n) for n in names] == [1, 1, 1, 1]
     assert [share_of(shared, n) for n in names] == [
         Fraction(1, 4), Fraction(1, 2), Fraction(1, 4), Fraction(1, 4)]  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+def test_a_delta_of_gaussian_noise_is_seen_in_ledgers_of_any_format(version):
+    """Older ones do not say so themselves; what was spent does. Sums of ε would fall short."""
+    chosen = pl.Cost(Fraction(1), Fraction(1, 10**6), Fraction(1, 2), Fraction(1, 10**6))
+    noisy = pl.Cost(Fraction(1), Fraction(1, 10**5), Fraction(1, 20), Fraction(1, 10**6))
+
+    def pure(**spent):
+        return State("p", {}, {}, {}, spent=spent, format=version).pure
+
+    assert pure()
+    assert pure(ana=chosen, ben=chosen)
+    assert not pure(ana=chosen, ben=noisy)
+    assert not State("p", {}, {}, {}, spent={"ana": chosen}, format=version, by_rho=True).pure
+
+
+def test_long_lists_of_keys_weigh_more_in_memory():
+    def key(*codes):
+        return pl.Key("k", pl.expr.Constant(0, pl.Type(pl.Kind.NUMBER, 0, 5000)), codes)
+
+    assert [weight([key(*range(n))]) for n in (0, 1, 999, 1000, 1999, 2000)] == [1, 1, 1, 2, 2, 3]
+    assert weight([]) == 1

@@ -28,6 +28,7 @@ from discreet.verify._domain import (
     side_by_side,
     word,
 )
+from discreet.verify._operators import _product
 from discreet.verify._read import Node
 from discreet.verify._rules import Scope
 
@@ -295,3 +296,15 @@ def test_a_bare_name_that_two_tables_have_means_nothing():
     scope = Scope((("a", "n", x), ("b", "n", y), ("b", "m", y)))
     assert scope.columns == {("a", "n"): x, ("b", "n"): y, (None, "n"): None, ("b", "m"): y,
                              (None, "m"): y}  # fmt: skip
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_product_with_nought_is_nought_however_large_the_other_is(swapped):
+    """The corners of two ranges, one of them without an end: 0 · ∞ is 0 there."""
+    for lo, hi in ((0, 0), (0, 5), (-3, 0), (-3, 5)):
+        for low, high in ((-INF, INF), (0, INF), (-INF, 0), (2, INF), (-INF, -2)):
+            pair = Value("f64", lo, hi), Value("f64", low, high)
+            a, b = reversed(pair) if swapped else pair
+            found = _product(a, b, Value("f64"))
+            ends = [0 if 0 in (x, y) else x * y for x in (lo, hi) for y in (low, high)]
+            assert (found.lo, found.hi) == (min(ends), max(ends))

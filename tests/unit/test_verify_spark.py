@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 
 from discreet import verify
@@ -136,6 +137,26 @@ def test_a_wrong_piece_is_no_sum(old, new):
     except UnprovenStatementError:
         return
     assert reading.sensitivity("add-remove").l1 != 2**61
+
+
+@pytest.mark.parametrize("bits", range(20, 63))
+def test_sums_of_integers_of_any_length_are_proved_and_are_sums(bits):
+    """Just below a power of two and at it; no piece leaves 64 bits, however many rows there are."""
+    for lo, hi in ((1 - 2**bits, 2**bits - 1), (-(2**bits), 0), (-9, 2**bits), (0, 2**bits - 1)):
+        total = Spark().total("y", (lo, hi))
+        held = (
+            f"COALESCE(CASE WHEN b < {lo} THEN CAST({lo} AS BIGINT) WHEN b > {hi} THEN "
+            f"CAST({hi} AS BIGINT) ELSE b END, CAST({lo} AS BIGINT))"
+        )
+        sql = f"SELECT COALESCE({total}, 0) FROM (SELECT {held} AS y FROM `t`) AS s"
+        reading = prove(sql).columns[0]
+        assert (reading.lo, reading.hi) == (lo, hi)
+        values = [lo, hi, lo + 1, hi - 1, (lo + hi) // 2, 0, 0, hi // 3, lo // 3]
+        with duckdb.connect() as engine:
+            engine.execute("CREATE MACRO shiftright(x, n) AS x >> n")
+            rows = " UNION ALL ".join(f"SELECT CAST({v} AS BIGINT) AS y" for v in values)
+            ((found,),) = engine.execute(f"SELECT {total} FROM ({rows}) AS s").fetchall()
+        assert found == sum(values)
 
 
 def test_sums_that_leave_64_bits_are_refused():

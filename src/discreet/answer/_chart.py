@@ -136,9 +136,13 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
     values, ends = answer.to_dicts(), answer.interval(confidence)
     noisy = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
     labels = [n for n in answer.columns if n not in noisy]
+    words = [n for n in noisy if any(isinstance(row[n], str | list | tuple) for row in values)]
+    noisy = [n for n in noisy if n not in words]
+    if words and not noisy:
+        return _words(answer, words, labels, title)
     # panels share the kind of their axis: numbers, or moments where there are no numbers
     dated = all(n in answer.moments for n in noisy)
-    left_out = [n for n in noisy if (n in answer.moments) != dated]
+    left_out = words + [n for n in noisy if (n in answer.moments) != dated]
     noisy = [n for n in noisy if n not in left_out]
     axis = _axis(values, labels)
     most = _GROUPS if axis is None else _POINTS
@@ -162,28 +166,73 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
     if dated and noisy:
         spec = _temporal(spec)
     named = title or answer.question or _described(noisy, labels)
-    panels = {"facet": {"field": "column", "type": "nominal", "title": None, "sort": noisy}}
     return Chart(
-        {
-            "$schema": _SCHEMA,
-            "title": {
-                "text": _lines(named, 3),
-                "subtitle": _lines("; ".join(notes), 4),
-                "anchor": "start",
-                "fontSize": 14,
-                "subtitleFontSize": 11,
-                "subtitleColor": "#444444",
-                "subtitlePadding": 4,
-                "offset": 12,
-            },
-            "data": {"values": data},
-            **panels,
+        _head(named, notes)
+        | _panels(data, noisy, spec)
+        | {
             "columns": columns,
             "resolve": {"scale": {"x" if axis is None else "y": "independent"}},
-            "spec": spec,
-            "config": {"header": {"labelFontSize": 12, "labelFontWeight": "bold"}},
         }
     )
+
+
+def _head(named: str, notes: Sequence[str]) -> dict[str, Any]:
+    """The title, and a line of notes below it."""
+    return {
+        "$schema": _SCHEMA,
+        "title": {
+            "text": _lines(named, 3),
+            "subtitle": _lines("; ".join(notes), 4),
+            "anchor": "start",
+            "fontSize": 14,
+            "subtitleFontSize": 11,
+            "subtitleColor": "#444444",
+            "subtitlePadding": 4,
+            "offset": 12,
+        },
+    }
+
+
+def _panels(
+    data: list[dict[str, Any]], names: Sequence[str], spec: dict[str, Any]
+) -> dict[str, Any]:
+    """One panel for each column."""
+    return {
+        "data": {"values": data},
+        "facet": {"field": "column", "type": "nominal", "title": None, "sort": names},
+        "spec": spec,
+        "config": {"header": {"labelFontSize": 12, "labelFontWeight": "bold"}},
+    }
+
+
+def _words(answer: Answer, words: Sequence[str], keys: Sequence[str], title: str | None) -> Chart:
+    """Labels that were chosen, where there is no number beside them."""
+    values = answer.to_dicts()
+    named = [
+        ", ".join("all" if n in over else _label(row[n]) for n in keys) or "all"
+        for row, over in zip(values, answer.totals, strict=True)
+    ][:_GROUPS]
+    short = _shortened(named)
+    data = [
+        {"group": short[group], "column": name, "value": _label(row[name])}
+        for group, row in zip(named, values, strict=False)
+        for name in words
+    ]
+    notes = ["chosen labels: they have no interval", *answer.target]
+    if len(values) > _GROUPS:
+        notes.append(f"the first {_GROUPS} of {plural(len(values), 'row')}")
+    width = _WIDTHS[min(len(_WIDTHS), len(words)) - 1]
+    y: dict[str, Any] = {"field": "group", "type": "nominal", "sort": None}
+    y |= {"axis": {"labelLimit": 260, "maxExtent": 300}, "title": ", ".join(keys) or None}
+    mark = {"type": "text", "align": "left", "fontSize": 12, "color": _COLOURS[0], "x": 8}
+    spec = {
+        "width": width,
+        "height": {"step": 24},
+        "mark": mark | {"limit": width - 16},
+        "encoding": {"y": y, "text": {"field": "value", "type": "nominal"}},
+    }
+    head = _head(title or answer.question or _described(words, keys), notes)
+    return Chart(head | _panels(data, words, spec) | {"columns": min(len(_WIDTHS), len(words))})
 
 
 def _described(noisy: Sequence[str], labels: Sequence[str]) -> str:

@@ -85,7 +85,9 @@ class Estimate:
     event
         The event tested; prints in words, and marks outputs when called.
     hits, tested
-        How often the event happened on either input, in so many tests per input.
+        How often the event happened on the first and on the second input, in so many tests each.
+    swapped
+        Whether the second input was held against the first; the report then prints its hits first.
     draws
         Draws made per input, search included.
     visible_epsilon
@@ -113,22 +115,28 @@ class Estimate:
     visible_probability: float
     confidence: float
     seconds: float
+    swapped: bool = False
 
     def refutes(self, epsilon: Number) -> bool:
         """Tell whether "(epsilon, delta)-DP" is refuted, for the δ that was tested."""
         return self.epsilon_lower_bound > float(_exact.decimal(epsilon, "epsilon"))
 
     def __repr__(self) -> str:
-        claim = f"ε = {self.epsilon:.6g}" + (f", δ = {self.delta:.3g}" if self.delta else "")
         verdict = "VIOLATED" if self.violated else "not refuted"
         bound = f"certified ε ≥ {self.epsilon_lower_bound:.4g} (confidence {self.confidence:.12g})"
-        hits = f"{self.hits[0]} against {self.hits[1]} hits in {self.tested} tests each"
+        one, other = self.hits[::-1] if self.swapped else self.hits
+        hits = f"{one} against {other} hits in {self.tested} tests each"
         lines = [
-            f"{verdict}: claimed {claim}; {bound}",
+            f"{verdict}: claimed {self.claimed}; {bound}",
             f"event: {self.event.words}; {hits}",
             f"{self.draws} draws per input: {self.blind}",
         ]
         return "\n".join(lines)
+
+    @property
+    def claimed(self) -> str:
+        """The point of the claim that the certified bound is held against, in words."""
+        return f"ε = {self.epsilon:.6g}" + (f", δ = {self.delta:.3g}" if self.delta else "")
 
     @property
     def blind(self) -> str:
@@ -377,6 +385,7 @@ class _Trial:
             visible_probability=_visible_probability(found.point, tested, error),
             confidence=1 - self.error,
             seconds=0.0,
+            swapped=found.swapped,
         )
 
 

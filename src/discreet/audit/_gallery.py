@@ -112,6 +112,9 @@ class Finding:
             "claim": self.exhibit.words(),
             "flagged": self.estimate.violated,
             "right": self.right,
+            # of a whole profile one point is tested: a bound says nothing without it
+            "claimed": self.estimate.claimed,
+            "claimed_epsilon": self.estimate.epsilon,
             "epsilon_lower_bound": self.estimate.epsilon_lower_bound,
             "at_delta": self.estimate.delta,
             "visible_epsilon": self.estimate.visible_epsilon,
@@ -138,10 +141,13 @@ class Gallery:
 
     def __repr__(self) -> str:
         rows = self.to_dicts()
-        wide = max((len(row["mechanism"]) for row in rows), default=0)
+        wide, claims = (
+            max((len(row[name]) for row in rows), default=0) for name in ("mechanism", "claimed")
+        )
         return "\n".join(
             f"{row['mechanism']:<{wide}}  {'flagged' if row['flagged'] else 'passed':<7}"
-            f"  ε ≥ {row['epsilon_lower_bound']:<6.3g} {_grouped(row['draws']):>9} draws"
+            f"  ε ≥ {row['epsilon_lower_bound']:<6.3g}  claimed {row['claimed']:<{claims}}"
+            f"  {_grouped(row['draws']):>9} draws"
             f"{row['seconds']:7.2f} s{'  WRONG' if row['right'] is False else ''}"
             for row in rows
         )

@@ -184,6 +184,8 @@ def _norms(s: Sensitivity) -> dict[str, Fraction]:
 
 # -- any code ---------------------------------------------------------------------------
 
+_FLOW = "control flow depends on the data"
+
 
 class _Diverged(BaseException):
     """The second run made a call that the first did not; not for the code's own handlers."""
@@ -211,10 +213,12 @@ class _Tape:
                 warnings.simplefilter("ignore")  # a mechanism's own, which replays do not repeat
                 self.outcomes.append(_Raised.of(run))
         elif number >= len(self.before.calls):
-            self.difference = f"call {number + 1}, {_named(call)}, is made on the neighbour only"
+            self.difference = (
+                f"{_FLOW}: call {number + 1}, {_named(call)}, is made on the neighbour only"
+            )
             raise _Diverged
-        elif words := _unlike(self.before.calls[number], call):
-            self.difference = f"call {number + 1}: {words}"
+        elif words := _unlike(self.before.calls[number], call, f"call {number + 1}"):
+            self.difference = words
             raise _Diverged
         else:
             self.outcomes.append(self.before.outcomes[number])
@@ -264,13 +268,15 @@ def _named(call: Call) -> str:
     return f"{call.mechanism} ({call.where})"
 
 
-def _unlike(left: Call, right: Call) -> str:
+def _unlike(left: Call, right: Call, number: str) -> str:
     """Say how two calls differ in what is public, or nothing."""
     if left.mechanism != right.mechanism or left.where != right.where:
-        return f"{_named(left)} on one side, {_named(right)} on the other"
+        return f"{_FLOW}: {number}: {_named(left)} on one side, {_named(right)} on the other"
     for name, value in left.public.items():
-        if not _public_alike(value, right.public.get(name)):
-            return f"{_named(left)} gets {name}={value!r} and {name}={right.public.get(name)!r}"
+        other = right.public.get(name)
+        if not _public_alike(value, other):
+            what = f"{name}={value!r} and {name}={other!r}"
+            return f"a parameter depends on the data: {what} in {number}, {_named(left)}"
     return ""
 
 
@@ -312,13 +318,13 @@ def _ends_alike(a: _Tape, b: _Tape) -> bool:
 
 
 def _differences(first: _Tape, other: _Tape) -> Iterator[str]:
-    """Differences of control flow and of what comes out."""
+    """Differences of control flow, of parameters and of what comes out."""
     if other.difference:
-        yield f"control flow depends on the data: {other.difference}"
+        yield other.difference
         return
     if len(other.calls) < len(first.calls):
         missing = _named(first.calls[len(other.calls)])
-        yield f"control flow depends on the data: {missing} is not called on the neighbour"
+        yield f"{_FLOW}: {missing} is not called on the neighbour"
     if first.end[0] != other.end[0]:
         yield f"the function {first.end[0]} on one side, {other.end[0]} on the other"
     elif not _ends_alike(first, other):

@@ -90,7 +90,7 @@ class Replay:
         for s in self.steps:
             mark = "FAIL" if s.faults else "?" if s.unjudged else "pass"
             rows.append((mark, s.name, s.where, shown(s.declared), shown(s.measured)))
-        lines = [*columns(rows)] if self.steps else ["no calls"]
+        lines = [*columns(rows)] if self.steps else ["no call was measured"]
         lines += [f"VIOLATED  {text}" for text in self.violations]
         lines += [f"note      {text}" for text in self.notes]
         quiet = "nothing found" if self.compared else "not everything could be compared"

@@ -11,7 +11,7 @@ from discreet.cli._outcome import Reply, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-_HEADER = ["mechanism", "auditor", "certified", "draws", "time"]
+_HEADER = ["mechanism", "auditor", "claimed", "certified", "draws", "time"]
 
 
 def of_gallery(*, peers: bool, draws: int | None) -> Reply:
@@ -29,7 +29,7 @@ def of_gallery(*, peers: bool, draws: int | None) -> Reply:
         ):
             if part:
                 heading(console, title)
-                show_table(console, grid(_HEADER, [_cells(r) for r in part], right=(3, 4), keys=1))
+                show_table(console, grid(_HEADER, [_cells(r) for r in part], right=(4, 5), keys=1))
         console.print()
         say(console, _verdict(rows))
 
@@ -40,6 +40,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [
         str(row["mechanism"]),
         "flagged" if row["flagged"] else "passed",
+        str(row["claimed"]),
         f"ε ≥ {row['epsilon_lower_bound']:.3g}",
         f"{row['draws']:,}",
         f"{row['seconds']:.2f} s",

@@ -106,6 +106,7 @@ def _remote(found: Spending) -> Reply:
         "accounting": found.table.accounting,
         "whole": _amounts(found.table),
         "share": _amounts(found.share, found.table),
+        "set_aside": exactly(found.held),
     }
     return Reply(data, lambda console: say(console, repr(found)))
 

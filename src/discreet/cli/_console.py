@@ -72,10 +72,10 @@ def clean(value: object, *, lines: bool = False) -> str:
     return text if lines else text.replace("\n", " ").replace("\t", " ")
 
 
-def refusal(message: str, hint: str | None) -> None:
-    """Print a refusal on standard error."""
+def refusal(message: str, hint: str | None, word: str = "refused") -> None:
+    """Print a refusal on standard error, or what else ended a command."""
     console = stderr()
-    console.print(Text.assemble(("refused: ", "bold red"), clean(message, lines=True)))
+    console.print(Text.assemble((f"{word}: ", "bold red"), clean(message, lines=True)))
     if hint:
         # a line to paste stays one line
         console.print(Text.assemble(("    try: ", "bold"), clean(hint, lines=True)), soft_wrap=True)

@@ -39,6 +39,7 @@ class Exit(IntEnum):
     ENGINE = 5
     LEDGER = 6
     FOUND = 7
+    WAITS = 8
     INTERNAL = 70
     INTERRUPTED = 130
 
@@ -52,6 +53,7 @@ MEANING: Final[Mapping[Exit, str]] = {
     Exit.ENGINE: "engine: the query failed; why is not disclosed, and the price is not refunded",
     Exit.LEDGER: "ledger: it cannot record, or is not what it was",
     Exit.FOUND: "found: an audit has a counterexample, or its own verdict was wrong",
+    Exit.WAITS: "waits: an owner decides about the question before it is paid for",
     Exit.INTERNAL: "internal: a defect of discreet",
     Exit.INTERRUPTED: "interrupted from the keyboard",
 }
@@ -63,6 +65,7 @@ _CODES: Final[tuple[tuple[type[errors.DiscreetError], Exit], ...]] = (
     (errors.SchemaError, Exit.POLICY),
     (errors.EngineError, Exit.ENGINE),
     (errors.LedgerError, Exit.LEDGER),
+    (errors.AwaitsOwnerError, Exit.WAITS),
     (errors.ParameterError, Exit.USAGE),
     (errors.DiscreetError, Exit.REFUSED),
 )
@@ -80,6 +83,7 @@ OPTIONS: Final = frozenset(
         "fresh",
         "neighbours",
         "policy",
+        "key",
     }
 )
 
@@ -181,8 +185,13 @@ def hint_line(hint: str | None) -> str | None:
     """
     if not isinstance(hint, errors.Hint):
         return hint
-    option = hint.command is not None or all(name in OPTIONS for name, _ in hint.parameters)
-    return hint.shell() if option else str(hint)
+    options = hint.callee is None and all(name in OPTIONS for name, _ in hint.parameters)
+    return hint.shell() if options or hint.command is not None else str(hint)
+
+
+def word_for(code: Exit) -> str:
+    """Say with which word a command ends: what waits is not refused."""
+    return "waits" if code is Exit.WAITS else "refused"
 
 
 def fail(
@@ -201,7 +210,7 @@ def fail(
     else:
         from discreet.cli._console import refusal  # noqa: PLC0415 - only when it is printed
 
-        refusal(message, hint)
+        refusal(message, hint, word_for(code))
     raise typer.Exit(code)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet.cli import _answers
 from discreet.cli._console import clean, facts, refusal, say, stdout, working
-from discreet.cli._outcome import Reply, hint_line
+from discreet.cli._outcome import Reply, exit_code, hint_line, word_for
 from discreet.cli._session import Where, whoever
 from discreet.errors import DiscreetError
 from discreet.plan import CALLS, FUNCTIONS
@@ -55,7 +55,7 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
             try:
                 count += session.handle(text)
             except DiscreetError as error:
-                refusal(error.message, hint_line(error.hint))
+                refusal(error.message, hint_line(error.hint), word_for(exit_code(error)))
             except KeyboardInterrupt as stop:
                 known = "interrupted; what was debited is not refunded"
                 say(console, str(stop) or known, "yellow")
@@ -111,6 +111,8 @@ class _Session:
             say(self.console, "answered before: free", "dim")
         elif refused := getattr(quote, "refused", None):
             say(self.console, f"would be refused: {refused}", "yellow")
+        elif getattr(quote, "needs_approval", False):
+            say(self.console, "would wait for an owner's decision", "yellow")
         if not free and not _yes("Ask and pay? [y/N] "):
             return 0
         with working("asking…"):

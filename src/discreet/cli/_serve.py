@@ -76,15 +76,16 @@ def verify(file: str, key: str | None) -> Reply:
     try:
         data = json.loads(read_text(file, "the answer"), object_pairs_hook=_once)
         told = data.get("result", data)
-        around = data.keys() - {"ok", "command", "result"} if told is not data else set()
+        outside = {} if told is data else data
+        around = {k: v for k, v in outside.items() if k not in ("ok", "command", "result")}
     except (ValueError, AttributeError, RecursionError):
         raise UsageError(f"{file!r} holds no signed answer of a service") from None
-    found = verified(told, key)
-    unsigned = sorted({*found.unsigned, *around})
-    about = f"; nobody signed what it says under {', '.join(unsigned)}" if unsigned else ""
+    found = verified(told, key, around)
+    unsigned = ", ".join(found.unsigned)
+    about = f"; nobody signed what it says under {unsigned}" if unsigned else ""
     known = "" if key else "; whether that is your curator's key is for you to know"
     said = f"signed by {found.key}, and not changed since{about}{known}"
-    shown = {"key": found.key, "id": found.id, "unsigned": unsigned}
+    shown = {"key": found.key, "id": found.id, "unsigned": list(found.unsigned)}
     return Reply(shown, lambda console: say(console, said))
 
 

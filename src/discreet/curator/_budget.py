@@ -19,6 +19,8 @@ class Budget:
     table: Balance
     share: Balance
     analyst: str | None
+    held: Fraction = Fraction(0)
+    """ε of what is left that is set aside for questions that wait for an owner of a service."""
 
     @property
     def spent(self) -> dict[str, Fraction]:
@@ -37,7 +39,10 @@ class Budget:
 
     def __repr__(self) -> str:
         who = f" of {self.analyst}" if self.analyst else ""
-        return f"budget{who}, {self.table.accounting} accounting: {self.shown}"
+        said = f"budget{who}, {self.table.accounting} accounting: {self.shown}"
+        if self.held:
+            said += f"; ε {short(self.held)} is set aside for questions that wait for an owner"
+        return said
 
 
 def describe_balance(balances: tuple[Balance, Balance], cost: Cost | None = None) -> str:

@@ -456,7 +456,9 @@ class Curator(Terms, Fits):
     @property
     def budget(self) -> Budget:
         """Spent and left, for the table and for this analyst."""
-        return Budget(*self._balances, self.analyst)
+        # no price and no debit follows that would read the ledger and refuse it
+        now = standing(self.ledger, self.policy, self.analyst, checked=True)
+        return Budget(*now.balances, self.analyst)
 
     def close(self) -> None:
         """Let go of engine and ledger connections; no further question is answered."""

@@ -9,7 +9,8 @@ further run of a job whose outcome was never stored. A channel that remains (tim
 failure for want of memory) is thereby metered.
 
 An interrupt from the keyboard is no outcome: when it comes is decided outside, as for
-a kill, and the same question is taken up again under its debit.
+a kill, and the same question is taken up again under its debit. Whoever interrupts is told
+whether the question is paid for, or that it may be.
 """
 
 from __future__ import annotations
@@ -148,6 +149,10 @@ def leave(paid: Paid) -> None:
     _LIVE.discard(paid.receipt.hash)
 
 
+def _with_key(entry: Entry) -> str:
+    return "" if entry.key is None else f" with the key {entry.key!r}"
+
+
 def settle(ledger: Ledger, receipt: Receipt, text: str | None) -> Outcome:
     """Store the outcome of a run (None: it failed); give what is stored."""
     stored = ledger.settle(receipt, text)
@@ -176,9 +181,9 @@ class Road:
             paid = self.pay(job, key=key, fresh=fresh, asking=asking)
             if paid.outcome is not None:
                 return paid.outcome
-            if not paid.receipt.charged:
-                self.meter(paid)
             try:
+                if not paid.receipt.charged:
+                    self.meter(paid)
                 outcome = self._finish(job, paid.receipt)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(self._paid(paid)) from None
@@ -208,6 +213,8 @@ class Road:
             if isinstance(refusal, LedgerError):
                 # its words are about files and lines, never about data
                 note("ledger refused", refusal, policy=self.policy, said=refusal.message)
+            if isinstance(refusal, KeyboardInterrupt):
+                raise KeyboardInterrupt(self._perhaps(entry)) from None
             raise
         if receipt.failed:
             asking.leave()
@@ -232,13 +239,20 @@ class Road:
         again = replace(paid.entry, plan=plan, cost=self.least, key=None, once=False, paid_by=None)
         self.ledger.debit(replace(again, fresh=True, runs=False, live=set()))
 
+    def _perhaps(self, entry: Entry) -> str:
+        """Say what an interrupt during the debit may have left: the writer goes on without us."""
+        return (
+            "interrupted while the debit was written: this question may have been paid. "
+            f"Ask the same question again{_with_key(entry)}: if it was, it is finished under its "
+            f"debit, for the least price, ε {show(self.least.epsilon)}"
+        )
+
     def _paid(self, paid: Paid) -> str:
         """Say what an interrupt after the debit has left."""
-        key = "" if paid.entry.key is None else f" with the key {paid.entry.key!r}"
         return (
             f"interrupted after the debit: line {paid.receipt.number} has paid for this question. "
-            f"Ask the same question again{key}: it is finished under that line, for the least "
-            f"price, ε {show(self.least.epsilon)}"
+            f"Ask the same question again{_with_key(paid.entry)}: it is finished under that "
+            f"line, for the least price, ε {show(self.least.epsilon)}"
         )
 
     def _finish(self, job: Job, receipt: Receipt) -> Outcome:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from discreet.engines._connect import connect
 from discreet.engines._described import Described, Description, describe
 from discreet.engines._java import local_session
-from discreet.engines._protocol import SERVER, TIME_LIMIT, Engine, conceal_errors
+from discreet.engines._limit import TIME_LIMIT
+from discreet.engines._protocol import SERVER, Engine, conceal_errors
 from discreet.engines._reference import Reference
 from discreet.verify import Table as Held
 

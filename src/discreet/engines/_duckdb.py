@@ -22,10 +22,10 @@ from math import prod
 from operator import add
 from typing import Any, Final
 
-import duckdb
-
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
+from discreet.engines._driver import duckdb
+from discreet.engines._limit import time_limit
 from discreet.engines._physical import Found, Physical, families
 from discreet.engines._protocol import (
     check_joins,
@@ -33,7 +33,6 @@ from discreet.engines._protocol import (
     columns_in_order,
     conceal_errors,
     in_order,
-    time_limit,
 )
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
@@ -19,8 +18,6 @@ from discreet.plan import Aggregate, Groups, JoinPublic, Salt, Scan
 from discreet.verify import Proof
 from discreet.verify import Table as Held
 
-TIME_LIMIT: Final = "discreet: time limit"
-"""Name of the thread that cancels a question."""
 SERVER: Final = "server "
 """How a place begins that is a database of a server, not a file."""
 
@@ -161,26 +158,6 @@ def _part(table: pol.Table, own: pol.Table) -> bool:
         or (own.public and {type(known), type(column)} in _AS_TEXT)
         for name, column in table.columns.items()
     )
-
-
-@contextmanager
-def time_limit(interrupt: Callable[[], object], seconds: float) -> Iterator[None]:
-    """Cancel whatever runs once the time is over, again and again until the end."""
-    over = threading.Event()
-
-    def watch() -> None:
-        wait = seconds
-        while not over.wait(wait):
-            interrupt()
-            wait = 0.05
-
-    watcher = threading.Thread(target=watch, name=TIME_LIMIT, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
 
 
 def in_order(rows: list[tuple[Any, ...]], keys: int) -> Groups:

@@ -27,20 +27,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from discreet import _unseen
 from discreet import policy as pol
 from discreet._address import is_for_server
 from discreet.engines._connect import is_duckdb_file, module
 from discreet.engines._dialect import DuckDB
+from discreet.engines._driver import duckdb, register
 from discreet.engines._duckdb import SWITCHED_OFF, DuckDBEngine, columns_of, is_stored
 from discreet.engines._physical import check_spellings
 from discreet.engines._privately import no_core_dumps, spill_folder
 from discreet.errors import DiscreetError, SchemaError
-
-if TYPE_CHECKING:
-    import duckdb
 
 T = TypeVar("T")
 _SQL: Final = DuckDB()
@@ -62,8 +60,6 @@ def open_duckdb(
     timeout: float,
 ) -> DuckDBEngine:
     """Open the embedded engine over the given sources, one per table."""
-    import duckdb  # noqa: PLC0415 - engines are imported when used
-
     connections = [s for s in given.values() if module(s).startswith(("duckdb", "_duckdb"))]
     if connections:
         if any(s is not connections[0] for s in given.values()):
@@ -178,7 +174,7 @@ class _Opener:
             from discreet.engines import _frames as frames  # noqa: PLC0415 - Arrow loads when used
 
             frame = self._guarded(table, lambda: frames.as_arrow(table, source))
-            self._guarded(table, lambda: self._connection.register(label, frame))
+            self._guarded(table, lambda: register(self._connection, label, frame))
         elif is_duckdb_file(source):
             view = self._attached(table, str(source))
         else:
@@ -251,7 +247,7 @@ class _Opener:
             )
 
     def _load(self, table: pol.Table, held: str, columns: str, reader: Any) -> None:
-        self._connection.register("loaded once", reader)
+        register(self._connection, "loaded once", reader)
         self._run(table, f'CREATE TABLE {held} AS SELECT {columns} FROM "loaded once"')
         self._connection.unregister("loaded once")
 

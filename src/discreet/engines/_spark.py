@@ -33,6 +33,7 @@ from discreet import policy as pol
 from discreet.engines._connect import SPARK, is_spark_session
 from discreet.engines._dialect import Spark
 from discreet.engines._java import local_session
+from discreet.engines._limit import time_limit
 from discreet.engines._physical import Found, Physical, check_spellings, families
 from discreet.engines._privately import no_core_dumps
 from discreet.engines._protocol import (
@@ -41,7 +42,6 @@ from discreet.engines._protocol import (
     check_tables,
     conceal_errors,
     in_order,
-    time_limit,
 )
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError

@@ -76,7 +76,7 @@ def sample_size(
     --------
     >>> from discreet import inference as inf
     >>> inf.sample_size(within="0.05", epsilon=1), inf.sample_size(within="0.05", epsilon="0.1")
-    (472, 751)
+    (481, 758)
     >>> inf.sample_size(p0="0.5", p1="0.55", epsilon=1)
     624
     """

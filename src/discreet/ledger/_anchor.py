@@ -41,6 +41,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -121,10 +122,11 @@ class Anchor:
         """Keep everybody else from moving the mark."""
         with locked(self.path, wait) as file:
             try:
-                mark = _latest(read_at(file, 2 * _SLOT, 0))[1]
+                raw = read_at(file, 2 * _SLOT, 0)
             except OSError:
                 raise _unusable(self.path) from None
-            yield Held(self, file, mark)
+            turn, mark = _latest(raw)
+            yield Held(self, file, mark, turn, raw)
 
     def remove(self) -> None:
         """Delete the file that holds the mark."""
@@ -138,12 +140,15 @@ class Held:
     anchor: Anchor
     file: int
     mark: Mark | None
+    turn: int
+    raw: bytes
 
     def move(self, mark: Mark, *, back: bool = False) -> None:
-        """Move the mark forward, if it still is what it was; an owner may move it back."""
+        """Move the mark forward, if the file still is what it was; an owner may move it back."""
         try:
-            turn, known = _latest(read_at(self.file, 2 * _SLOT, 0))
-            if known != self.mark or (not back and behind(mark, known)):
+            turn, known = self.turn, self.mark
+            same = read_at(self.file, 2 * _SLOT, 0) == self.raw
+            if not same or (not back and behind(mark, known)):
                 raise elsewhere_used(mark)
             if known == mark:
                 return
@@ -265,14 +270,19 @@ def _written(turn: int, mark: Mark) -> bytes:
 
 def _latest(raw: bytes) -> tuple[int, Mark | None]:
     """The mark written last, and its turn."""
-    slots = (_parsed(raw[i : i + _SLOT]) for i in (0, _SLOT))
-    return max((s for s in slots if s is not None), key=lambda s: s[0], default=(0, None))
+    slots = [_parsed(_lines(raw[i : i + _SLOT])) for i in (0, _SLOT)]
+    return max([s for s in slots if s is not None], key=itemgetter(0), default=(0, None))
+
+
+def _lines(slot: bytes) -> bytes:
+    """The two lines of a slot, without the blanks that fill it up."""
+    return slot[: slot.find(b"\n", slot.find(b"\n") + 1) + 1]
 
 
 @lru_cache(maxsize=64)
-def _parsed(slot: bytes) -> tuple[int, Mark] | None:
+def _parsed(lines: bytes) -> tuple[int, Mark] | None:
     try:
-        text, check, _ = slot.decode().split("\n", 2)
+        text, check, _ = lines.decode().split("\n", 2)
         fields = json.loads(text) if digest(text) == check else {}
         return int(fields.pop("turn")), Mark(**fields)
     except (ValueError, TypeError, KeyError):

@@ -144,7 +144,7 @@ def next_line(
     number, previous = (1, GENESIS) if head is None else (head.number + 1, head.hash)
     if then is None:
         then = after(None if head is None else head.content, kind, body, number)
-    state = then.to_text()
+    state = then.kept()
     text, seal = canonical(body), digest(state)
     own = line_hash(number, when, kind, text, seal, previous, jump)
     return Line(number, when, kind, text, seal, previous, own, jump), Head(number, own, state)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 from discreet import _unseen
 from discreet._exact import Number, decimal, show
@@ -22,13 +22,16 @@ from discreet.ledger._state import (
 )
 from discreet.policy import Policy
 
+Unit: TypeAlias = tuple[str, str | None]
+"""Neighbours of a table, and its unit (None: a row)."""
+
 
 class Decisions(ABC):
     """What an owner can put on record."""
 
     @property
     @abstractmethod
-    def units(self) -> dict[str, list[str | None]] | None:
+    def units(self) -> Mapping[str, Unit] | None:
         """What the policy's prices protect; None where only its identity is known."""
 
     @abstractmethod
@@ -182,10 +185,10 @@ def owns(policy: Policy, identity: str) -> bool:
     return identity in {policy.identity, replace(policy, name=None).identity}
 
 
-def units_of(policy: Policy) -> dict[str, list[str | None]]:
+def units_of(policy: Policy) -> dict[str, Unit]:
     """Neighbours and unit of each private table: whom a price protects."""
     private = (t for t in policy.tables.values() if not t.public)
-    return {t.name: [t.neighbours.value, t.unit] for t in private}
+    return {t.name: (t.neighbours.value, t.unit) for t in private}
 
 
 def consenting(where: str, to: str) -> Hint:
@@ -217,7 +220,7 @@ def check_units(host: str, where: str, state: State, policy: Policy) -> None:
 
 
 def _other_unit(
-    host: str, name: str, unit: list[str | None], known: list[Any], *, guest: bool
+    host: str, name: str, unit: Unit, known: list[Any], *, guest: bool
 ) -> LedgerIntegrityError:
     said = [f"{n} of {'a row' if u is None else u}" for n, u in (unit, *known)]
     where = f"the budget of {host!r}" if guest else "the record that its guests agreed to"

@@ -6,11 +6,18 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from fractions import Fraction
 
+from discreet._log import note
+from discreet.errors import LedgerError
+from discreet.ledger import _budget
 from discreet.ledger._anchor import AnyAnchor
 from discreet.ledger._chain import Head
+from discreet.ledger._protocol import Standing
 from discreet.ledger._state import State
 from discreet.ledger._store import Transaction
+from discreet.policy import Policy
 
 _SEEN = threading.local()
 """The state that a thread has read, and of which ledger."""
@@ -20,7 +27,11 @@ class Glances(ABC):
     """The state of a ledger, read once for whoever asks several times."""
 
     _anchors: tuple[AnyAnchor, ...]
+    _guest: str | None
+    identity: str
     _latest: Head | None = None
+    _stood: tuple[State | None, dict[tuple[Fraction, str | None], Standing]] = (None, {})
+    """The latest state whose balances were worked out, and these."""
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[tuple[Transaction, Head]]:
@@ -36,6 +47,24 @@ class Glances(ABC):
         with self.reading() as (_, head):
             return head.content
 
+    @property
+    def seen(self) -> State:
+        """The state as a glance shows it: enough for prices; debits read the ledger itself."""
+        whose, seen = getattr(_SEEN, "state", (None, None))
+        if whose is self and seen is not None:
+            found: State = seen
+            return found
+        return self._glimpse().content
+
+    def _glimpse(self) -> Head:
+        """The end of the ledger, read again only where its mark has moved."""
+        beside = next((anchor for anchor in self._anchors if anchor.durable), None)
+        mark, head = None if beside is None else beside.read(), self._latest
+        if head is None or mark is None or mark.hash != head.hash:
+            with self.reading() as (_, head):
+                self._latest = head
+        return head
+
     @contextmanager
     def glance(self) -> Iterator[Head]:
         """Let all balances that this thread reads until the end be those of one moment.
@@ -43,13 +72,38 @@ class Glances(ABC):
         Nothing is held meanwhile: others write, and a debit sees what they wrote. While the mark
         beside a file is where it was, which every writer moves, the file is not read again.
         """
-        beside = next((anchor for anchor in self._anchors if anchor.durable), None)
-        mark, head = None if beside is None else beside.read(), self._latest
-        if head is None or mark is None or mark.hash != head.hash:
-            with self.reading() as (_, head):
-                self._latest = head
+        head = self._glimpse()
         _SEEN.state = (self, head.content)
         try:
             yield head
         finally:
             _SEEN.state = (None, None)
+
+    def standing(self, policy: Policy, analyst: str | None, *, checked: bool = False) -> Standing:
+        """Least price and balances under one state; without a name, what the shares leave over.
+
+        `checked`: the ledger itself is read and compared with its marks, outside of glances.
+        """
+        try:
+            state, minimum = self.state if checked else self.seen, policy.budget.minimum
+        except LedgerError as refusal:
+            note("ledger refused", refusal, policy=self.identity, said=refusal.message)
+            raise
+        about, known = self._stood
+        if about is not state:  # the same one is asked about several times for a question
+            known = {}
+            self._stood = (state, known)
+        found = known.get((minimum, analyst))
+        if found is None:
+            found = known[minimum, analyst] = self._stands(state, minimum, analyst)
+        return found
+
+    def _stands(self, state: State, minimum: Fraction, analyst: str | None) -> Standing:
+        limits = state.limits
+        if self._guest is not None:  # whoever spends from it sets no lower one
+            minimum = max(minimum, limits.minimum)
+        if minimum != limits.minimum:
+            limits = replace(limits, minimum=minimum)
+        least, whole = _budget.least_cost(limits), _budget.balance(state)
+        share = _budget.balance(state, analyst or "") if limits.shares else whole
+        return Standing(least, (whole, share))

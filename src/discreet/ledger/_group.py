@@ -1,12 +1,13 @@
 """Writers of one process who wait for the same ledger share one transaction and one sync.
 
-A thread writes for everybody who waits, one after another, each seeing what those before
-it wrote; it lives as long as somebody waits. Nobody is told anything before the
-commit is durable and the marks are moved. A refusal concerns its own writer alone,
-because it comes before that writer has written; whatever else goes wrong undoes the
-transaction for all of them.
+One thread writes for everybody who waits, one after another, each seeing what those before
+it wrote: the one who came first does it for those who have come meanwhile, and has another
+thread do it for whoever comes later. Nobody is told anything before the commit is durable and
+the marks are moved. A refusal concerns its own writer alone, because it comes before that
+writer has written; whatever else goes wrong undoes the transaction for all of them.
 
-Python delivers signals to the main thread alone. So an interrupt from the keyboard, or
+Python delivers signals to the main thread alone, which therefore never writes itself (unless
+there are no more threads to be had). So an interrupt from the keyboard, or
 whatever a handler of the caller's raises, never falls between a lock and its release, a
 commit and its marks, or a debit and its seal: it ends the waiting, and the turn goes on
 without the one who waited, or does not begin.
@@ -19,10 +20,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from itertools import count
 from typing import Any, Final, TypeVar, cast
 
 from discreet._dataclass import dataclass, field
+from discreet._errand import Errand
 from discreet.errors import DiscreetError, LedgerBusyError
 from discreet.ledger._store import RolledBackError
 from discreet.ledger._turn import Turn
@@ -53,7 +56,7 @@ class Group:
 
     guard: threading.Lock = field(default_factory=threading.Lock)
     queue: deque[Request] = field(default_factory=deque)
-    thread: threading.Thread | None = None
+    thread: Errand | threading.Thread | None = None
 
     def write(self, work: Callable[[Turn], T], writing: Writing, wait: float) -> T:
         """Do some work in a turn that others may share; give its result once it is durable."""
@@ -70,16 +73,34 @@ class Group:
         return cast("T", request.result)
 
     def _put(self, request: Request) -> None:
-        """Wait with the others; if nobody writes for them, begin a thread that does."""
+        """Wait with the others; if nobody writes for them, do it, out of every signal's reach."""
+        own = threading.current_thread()
         try:
             with self.guard:
                 self.queue.append(request)
-                if self.thread is None or not self.thread.is_alive():
-                    self.thread = threading.Thread(target=self._serve, name="discreet ledger")
-                    # before others look: two of them would wait for each other at the store
-                    self.thread.start()
+                if self.thread is not None and self.thread.is_alive():
+                    return
+                if own is not threading.main_thread():
+                    self.thread = own
+                else:
+                    self._hand_over()
+                    return
         except RuntimeError:  # there are no more threads to be had
             self._serve()
+        else:
+            try:
+                self._serve(once=True)
+            except BaseException:
+                self.thread = None  # others go on
+                raise
+
+    def _hand_over(self) -> None:
+        """Have another thread write for those who wait; the guard is held.
+
+        Before others look: two of them would wait for each other at the store.
+        """
+        self.thread = Errand(self._serve)
+        self.thread.start()
 
     def _give_up(self, request: Request, wait: float) -> None:
         """Stop waiting, unless a transaction has us: it will end."""
@@ -88,10 +109,14 @@ class Group:
                 request.wanted = False
                 raise LedgerBusyError(f"the ledger was in use for {wait:g} s; nothing was charged")
 
-    def _serve(self) -> None:
-        """Write for everybody who waits, until nobody does."""
-        while True:
+    def _serve(self, *, once: bool = False) -> None:
+        """Write for everybody who waits, until nobody does; or `once`, and others for the rest."""
+        for turn in count():
             with self.guard:
+                if once and turn and self.queue:
+                    with suppress(RuntimeError):  # else it is up to us
+                        self._hand_over()
+                        return
                 waiting = [self.queue.popleft() for _ in range(min(MOST, len(self.queue)))]
                 together = [request for request in waiting if request.wanted]
                 for request in together:

@@ -40,11 +40,11 @@ noisy records that were (or are about to be) released. Nothing else is stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any, Final, Literal, TypeVar
 
+from discreet._frozen import Frozen, freeze
 from discreet._log import note
 from discreet.errors import (
     BudgetExceededError,
@@ -71,7 +71,15 @@ from discreet.ledger._chain import (
     reached,
     seals,
 )
-from discreet.ledger._decisions import Decisions, agree, check_units, consenting, owns, units_of
+from discreet.ledger._decisions import (
+    Decisions,
+    Unit,
+    agree,
+    check_units,
+    consenting,
+    owns,
+    units_of,
+)
 from discreet.ledger._glance import Glances
 from discreet.ledger._group import apart, group_of
 from discreet.ledger._outcomes import (
@@ -86,7 +94,7 @@ from discreet.ledger._outcomes import (
     slot_of,
     waiting_for,
 )
-from discreet.ledger._protocol import Balance, Entry, Receipt, Standing, Verified
+from discreet.ledger._protocol import Balance, Entry, Receipt, Verified
 from discreet.ledger._state import FORMAT, State, cost_body
 from discreet.ledger._store import Store, Transaction
 from discreet.ledger._turn import Turn, asked_in, now, settle_in, unsettled
@@ -140,7 +148,7 @@ class ChainedLedger(Glances, Decisions):
         self._anchors = tuple(anchors)
         self.identity = identity
         self._guest = None if policy is None or owns(policy, identity) else policy.identity
-        self._policy, self._units = policy, None if policy is None else units_of(policy)
+        self._policy, self._units = policy, None if policy is None else freeze(units_of(policy))
         # who decides may state another budget; whoever then spends through it may not
         self._deciding = policy if purpose in {"decide", "adopt"} else None
         if purpose in {"decide", "adopt"}:
@@ -156,7 +164,7 @@ class ChainedLedger(Glances, Decisions):
         return self._store.where
 
     @property
-    def units(self) -> dict[str, list[str | None]] | None:
+    def units(self) -> Mapping[str, Unit] | None:
         """Neighbours and unit of each private table of the policy, where that is known."""
         return self._units
 
@@ -341,7 +349,9 @@ class ChainedLedger(Glances, Decisions):
                     f"{mark.number}: it was truncated, copied or restored from an older backup",
                     hint=Hint("ledger", mark.where) if mark.where != self.where else None,
                 )
-            if reached(tx.line, head, mark.number).hash != mark.hash:
+            # the end itself was checked above
+            known = head if mark.number == head.number else reached(tx.line, head, mark.number)
+            if known.hash != mark.hash:
                 raise LedgerIntegrityError(
                     f"line {mark.number} of the ledger {self.where!r} is not the one that was "
                     "written: the ledger was edited or copied, or another one took its place",
@@ -426,8 +436,9 @@ class ChainedLedger(Glances, Decisions):
             agree(self.where, state, self._deciding)
         if self._policy is not None and state.guests:  # who may have agreed on others since
             check_units(self.identity, self.where, state, self._policy)
-        body = debit_body(state, entry)
-        question = body["question"] = question_of(state, entry, body["cost"])
+        body: Mapping[str, Any] = debit_body(state, entry)
+        question = question_of(state, entry, body["cost"])
+        body = Frozen({**body, "question": question})  # it is spelled once
         receipt = self._found(turn.tx, turn.head, entry, slot, question)
         if receipt is None:
             check_paid(turn.tx, state, entry)
@@ -465,7 +476,7 @@ class ChainedLedger(Glances, Decisions):
         with self.reading() as (tx, _):
             return tx.in_slot(slot_of(analyst, key) or "") is not None
 
-    def _admit(self, state: State, entry: Entry, body: dict[str, Any], number: int) -> State:
+    def _admit(self, state: State, entry: Entry, body: Mapping[str, Any], number: int) -> State:
         try:
             return _budget.admit(state, entry, body, number)
         except BudgetExceededError as refusal:
@@ -550,22 +561,6 @@ class ChainedLedger(Glances, Decisions):
     def balance(self, analyst: str | None = None) -> Balance:
         """Balance of the whole, or of one analyst's share, in this period."""
         return _budget.balance(self.state, analyst)
-
-    def standing(self, policy: Policy, analyst: str | None) -> Standing:
-        """Least price and balances under one state; without a name, what the shares leave over."""
-        try:
-            state, minimum = self.state, policy.budget.minimum
-        except LedgerError as refusal:
-            note("ledger refused", refusal, policy=self.identity, said=refusal.message)
-            raise
-        limits = state.limits
-        if self._guest is not None:  # whoever spends from it sets no lower one
-            minimum = max(minimum, limits.minimum)
-        if minimum != limits.minimum:
-            limits = replace(limits, minimum=minimum)
-        least, whole = _budget.least_cost(limits), _budget.balance(state)
-        share = _budget.balance(state, analyst or "") if limits.shares else whole
-        return Standing(least, (whole, share))
 
     @property
     def lines(self) -> Sequence[Line]:

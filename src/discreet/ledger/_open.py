@@ -222,10 +222,15 @@ def _opened(
     return SqliteLedger(where, policy, **given)
 
 
-def standing(ledger: Ledger, policy: Policy, analyst: str | None = None) -> Standing:
-    """Least price of a question and what is left, under the budget on record where there is one."""
+def standing(
+    ledger: Ledger, policy: Policy, analyst: str | None = None, *, checked: bool = False
+) -> Standing:
+    """Least price of a question and what is left, under the budget on record where there is one.
+
+    `checked`: where nothing else reads the ledger, which may be gone or an older one by now.
+    """
     if isinstance(ledger, ChainedLedger):
-        return ledger.standing(policy, analyst)
+        return ledger.standing(policy, analyst, checked=checked)
     return Standing(least_cost(policy.budget), (ledger.balance(), ledger.balance(analyst or "")))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Protocol
 
 from discreet import privacy
 from discreet._dataclass import dataclass, field, replace
 from discreet._exact import turning
+from discreet._frozen import freeze
 from discreet._print import plural
 from discreet.plan import Cost
 from discreet.policy import Budget
@@ -188,11 +189,13 @@ class Balance:
     """
 
     accounting: str
-    amounts: dict[str, tuple[Fraction, Fraction]]
+    amounts: Mapping[str, tuple[Fraction, Fraction]]
     routes: tuple[Route, ...] = ()
     delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
+        # balances are remembered and handed out: nobody may change what others are shown
+        object.__setattr__(self, "amounts", freeze(self.amounts))
         object.__setattr__(self, "routes", self.routes or routes(self.amounts))
 
     def left(self, currency: str) -> Fraction:

@@ -123,8 +123,11 @@ class _Kept:
 
     connection: sqlite3.Connection | None = None  # until an interrupt lets it be made
 
-    def __init__(self, connection: sqlite3.Connection, file: tuple[int, int] | None) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, file: tuple[int, int] | None, wait: float
+    ) -> None:
         self.process = os.getpid()
+        self.wait = wait
         self.file = file
         self.connection = connection
 
@@ -230,10 +233,12 @@ class SqliteStore:
                 spare = idle.pop()
             usable = spare is not None and (spare.process, spare.file) == (os.getpid(), file)
             if spare is None or spare.connection is None or file is None or create or not usable:
-                spare = _Kept(connection := self.connect(create=create), file)
+                spare = _Kept(connection := self.connect(create=create), file, self.wait)
             else:
                 connection = spare.connection
-                connection.execute(f"PRAGMA busy_timeout = {int(self.wait * 1000)}")
+                if spare.wait != self.wait:
+                    connection.execute(f"PRAGMA busy_timeout = {int(self.wait * 1000)}")
+                    spare.wait = self.wait
             yield connection
             if file is not None:
                 idle.append(spare)

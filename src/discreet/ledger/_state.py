@@ -4,6 +4,9 @@ Amounts are exact. A running total whose denominator passes 2^512 (it takes
 hundreds of unlike Gaussian prices to get there) is rounded up to a multiple of
 2^-256, so that totals stay short for ever: spending is never counted too low, and
 too high by less than 2^-256 per debit.
+
+A state is remembered and handed out, and the same one admits the next debit. So nothing in it can
+be changed: all its mappings are frozen, however deep, by whatever way it was made.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from typing import Any, Final
 
 from discreet._canonical import canonical, digest
 from discreet._dataclass import dataclass, field, replace
+from discreet._frozen import Frozen, freeze
+from discreet._recent import Recent
 from discreet.errors import LedgerError, LedgerIntegrityError, ParameterError
 from discreet.plan import Cost
 from discreet.policy import Budget
@@ -44,6 +49,7 @@ _ALWAYS: Final = 4
 _GRID: Final = 2**256
 _LONGEST: Final = 2**512
 _BITS: Final = 12_000
+_MAPPINGS: Final = ("declared", "budget", "caps", "spent", "open", "guests")
 _MINIMUM: Final = Budget(1).minimum
 
 
@@ -151,13 +157,19 @@ class State:
     caps: Mapping[str, str]
     closed: tuple[str, ...] = ()
     period: int = 1
-    spent: Mapping[str, Cost] = field(default_factory=dict)
+    spent: Mapping[str, Cost] = field(default_factory=Frozen)
     format: int = 1
-    open: Mapping[str, str] = field(default_factory=dict)
-    guests: Mapping[str, Any] = field(default_factory=dict)
+    open: Mapping[str, str] = field(default_factory=Frozen)
+    guests: Mapping[str, Any] = field(default_factory=Frozen)
     by_rho: bool = False
     vouched: tuple[str, ...] = ()
     lost: int = 0
+
+    def __post_init__(self) -> None:
+        for name in _MAPPINGS:
+            given = getattr(self, name)
+            if not isinstance(given, Frozen):
+                object.__setattr__(self, name, freeze(dict(given)))
 
     @property
     def pure(self) -> bool:
@@ -188,18 +200,31 @@ class State:
             others = {"guests": self.guests, "by_rho": self.by_rho, "vouched": list(self.vouched)}
         if self.format > _ALWAYS:
             others["lost"] = self.lost
-        return canonical({**data, **since, **others})
+        whole = {**data, **since, **others}
+        # one by one: what is frozen knows its text
+        parts = [f'"{name}":{canonical(whole[name])}' for name in sorted(whole)]
+        return f"{{{','.join(parts)}}}"
+
+    def kept(self) -> str:
+        """Write the state, and remember it: whoever writes one meets it again."""
+        text = self.to_text()
+        if self.format <= FORMAT:
+            _STATES(text, lambda: self)
+        return text
 
     @classmethod
     def from_text(cls, text: str) -> State:
         """Invert :meth:`to_text`."""
         try:
-            return _read_state(text)
+            return _STATES(text, lambda: _read_state(text))
         except (KeyError, TypeError, ValueError):
             raise LedgerIntegrityError("the ledger's state is damaged") from None
 
 
-@lru_cache(maxsize=8)
+_STATES: Final = Recent[str, State](8)
+"""The latest states, by their texts."""
+
+
 def _read_state(text: str) -> State:
     data = json.loads(text)
     version, guests = data.get("format", 1), data.get("guests", ())
@@ -242,7 +267,8 @@ def after(
         if kind != "open":
             raise LedgerIntegrityError("the ledger's first line does not open it")
         version = body.get("format", 1)
-        return State(body["policy"], body["budget"], body["budget"], body["caps"], format=version)
+        budget = freeze(body["budget"])  # most lines leave it as it is: it is spelled once
+        return State(body["policy"], budget, budget, body["caps"], format=version)
     match kind:
         case "debit":
             who = _payer(state, body["analyst"])

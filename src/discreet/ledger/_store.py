@@ -122,6 +122,7 @@ class SqlTransaction:
         self._connection = connection
         self._policy = policy
         self._mark = mark
+        self._lines: dict[int, Line] = {}
 
     def _run(self, sql: str, *values: object) -> Any:
         return self._connection.execute(sql.replace("?", self._mark), (self._policy, *values))
@@ -135,8 +136,13 @@ class SqlTransaction:
 
     def line(self, number: int) -> Line | None:
         """The line of this number, or None."""
-        row = self._run(f"{_LINES} AND number = ?", number).fetchone()
-        return None if row is None else Line(*_typed(row, *_LINE))
+        known = self._lines.get(number)  # read once: a transaction sees one state
+        if known is None:
+            row = self._run(f"{_LINES} AND number = ?", number).fetchone()
+            if row is None:
+                return None
+            known = self._lines[number] = Line(*_typed(row, *_LINE))
+        return known
 
     def some(self, numbers: Sequence[int]) -> list[Line]:
         """The lines of these numbers that are there."""

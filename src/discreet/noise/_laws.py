@@ -227,16 +227,20 @@ class _Basic(Law):
             Integer ends, and a lower bound on the probability between them
             that is at least what was asked.
         """
-        asked = level(confidence)
-        sides = 2 if self.symmetric else 1
+        return _interval(self, level(confidence))
 
-        def achieved(c: int) -> float:
-            outside = sides * float(self.sf(c)) * (1 + ACCURACY)
-            return math.nextafter(1 - outside, 0.0)
 
-        c = max(0, int(self._guess((1 - asked) / sides)))
-        c = smallest(lambda c: achieved(c) >= asked, c)
-        return Interval(-c if self.symmetric else 0, c, achieved(c))
+@lru_cache(maxsize=256)
+def _interval(law: _Basic, asked: float) -> Interval:
+    sides = 2 if law.symmetric else 1
+
+    def achieved(c: int) -> float:
+        outside = sides * float(law.sf(c)) * (1 + ACCURACY)
+        return math.nextafter(1 - outside, 0.0)
+
+    c = max(0, int(law._guess((1 - asked) / sides)))  # noqa: SLF001 - same module
+    c = smallest(lambda c: achieved(c) >= asked, c)
+    return Interval(-c if law.symmetric else 0, c, achieved(c))
 
 
 def level(confidence: Number, error: float = 0.0) -> float:

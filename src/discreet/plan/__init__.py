@@ -92,7 +92,7 @@ from discreet.plan._relation import (
     private_tables,
     weight,
 )
-from discreet.plan._rising import curve_of
+from discreet.plan._rising import Curve, curve_of
 from discreet.plan._scope import Scope, Source
 from discreet.plan._splines import INTERVALS, Splines
 from discreet.plan._stability import Sensitivity, sensitivity
@@ -140,6 +140,7 @@ __all__ = [
     "Count",
     "CountDistinct",
     "CountUnits",
+    "Curve",
     "Dispersion",
     "Draw",
     "Drawn",

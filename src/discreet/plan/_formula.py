@@ -22,7 +22,9 @@ from discreet._dataclass import dataclass
 from discreet._print import number
 from discreet.plan._parts import Floats, Law, Priced, Release
 from discreet.plan._picks import Labels
-from discreet.plan._quantiles import Points, Quantiles, describe_end, reach
+from discreet.plan._points import Points, describe_end
+from discreet.plan._quantiles import Quantiles, reach
+from discreet.plan._tails import margin as noise_margin
 from discreet.plan._trees import Levels, Tree, rank_error
 from discreet.plan._valid import damaged
 from discreet.plan._vectors import Box, Numbers
@@ -30,6 +32,10 @@ from discreet.plan._vectors import Box, Numbers
 Releases = Sequence[Release]
 ONE_VALUE: Final = "none: one value is possible, if there is any such row"
 """The margin of a mean where WHERE leaves a single value."""
+_MEANS: Final = 0.1
+"""Part of the error allowed to a variance that the interval of its mean gets."""
+_NEAR: Final = 0.15
+"""Width of that interval, in ranges of values, up to which it is used."""
 R = TypeVar("R", bound=Release)
 
 
@@ -222,6 +228,13 @@ class Spread(Formula):
     With y = value − centre in steps, the vectors hold Σy and Σ(y² − half); the
     variance is half + Σ(y² − half)/n − (Σy/n)², times n/(n−1) for a sample variance.
     It does not depend on the centre; a test of the mean behind it does.
+
+    Where n is public, V(m) = half + second/n − 2m·first/n + m² differs from the variance, at the
+    true mean m, by noise alone, of coefficients 1/n and 2m/n. An interval of the mean gets a tenth
+    of the error; the variance then lies between the least and the largest V over it, less
+    and plus a margin of that noise for the |m| that is largest in it (Berger and Boos). Where so
+    few rows are behind it that the mean's interval is wide, both sums' intervals at half of the
+    error each say more; which is taken depends on n and the law.
     """
 
     needs_rows = True
@@ -250,7 +263,15 @@ class Spread(Formula):
         return self._finish(self.half + second / (b * n) - (first / (a * n)) ** 2, n)
 
     def box(self, releases: Releases, level: float) -> Box:
-        """Combine the moments' boxes."""
+        """Combine the moments' boxes; where n is public, invert the noise about the mean."""
+        if read(releases, self.count, Numbers).law is not None:
+            return self._combined(releases, level)
+        about, near = self._about_the_mean(releases, level)
+        plain = self._combined(releases, 1 - (1 - level) / 2)
+        pairs = ((about.low, plain.low), (about.high, plain.high))
+        return Box(*(np.where(near, x, y) for x, y in pairs))
+
+    def _combined(self, releases: Releases, level: float) -> Box:
         first, second, count = (read(releases, i, Numbers).box(level) for i in self.parts)
         n = _at_least_one(count)
         a, b = self.times
@@ -262,6 +283,32 @@ class Spread(Formula):
         high = self.half + square.high - least
         # n/(n−1) is largest at n = 2; a single row has no sample variance
         return Box(self._finish(low, n.high), self._finish(high, np.maximum(n.low, 2)))
+
+    def _about_the_mean(self, releases: Releases, level: float) -> tuple[Box, NDArray[np.bool_]]:
+        """An interval about the mean, and whether the mean is known well enough for it."""
+        first, second, count = (read(releases, i, Numbers) for i in self.parts)
+        n = np.maximum(count.floats, 1)
+        (a, b), error = self.times, 1 - level
+        sums = first.box(1 - _MEANS * error)
+        widest = float(self.widest / self.step)  # farther from the centre than any mean
+        low, high = (np.clip(x / (a * n), -widest, widest) for x in (sums.low, sums.high))
+        far, laws = np.maximum(np.abs(low), np.abs(high)), (first.law, second.law)
+        rest = 1 - (1 - _MEANS) * error
+        off = np.array([noise_margin(laws, (2 * m / a, 1 / b), rest) for m in far.tolist()]) / n
+
+        def at(m: Floats) -> Floats:
+            means = first.floats / (a * n)
+            return np.asarray(self.half + second.floats / (b * n) - 2 * m * means + m * m)
+
+        least = at(np.clip(first.floats / (a * n), low, high)) - off
+        most = np.maximum(at(low), at(high)) + off
+        near = sums.high - sums.low <= _NEAR * widest * a * n  # public: n and the law alone
+        return Box(self._finish(least, n), self._finish(most, n)), near
+
+    def statements(self, releases: Releases) -> set[object]:
+        """One where n is public: its interval inverts the noise of both sums together."""
+        own = Formula.statements(self, releases)
+        return {self} if own and read(releases, self.count, Numbers).law is None else own
 
     @property
     def powers(self) -> Powers:

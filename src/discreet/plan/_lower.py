@@ -102,7 +102,7 @@ class Lowering:
     alone: dict[int, Formula] = field(default_factory=dict)
     """Statistics that one output alone names, with the formula of that output."""
     levels: dict[object, set[Fraction]] = field(default_factory=dict)
-    shares: dict[object, list[Fraction]] = field(default_factory=dict)
+    shares: dict[object, list[Fraction | None]] = field(default_factory=dict)
     labels: tuple[str, ...] | None = None
 
     @cached_property
@@ -216,17 +216,17 @@ class Lowering:
     def quantile(self, expr: Expr, at: Fraction, share: Fraction | None) -> int:
         """A quantile; all quantiles of one expression are one part.
 
-        The largest share that one of them states for its interval counts.
+        The largest share that one of them states for its interval counts; 0 where all say so.
         """
         key = ("quantiles", expr)
         if key not in self.known:
             self.levels[key], self.shares[key] = set(), []
             self.known[key] = self._quantiles(expr, self.levels[key], self.shares[key])
         self.levels[key].add(at)
-        self.shares[key] += [] if share is None else [share]
+        self.shares[key].append(share)
         return self.known[key]
 
-    def _quantiles(self, expr: Expr, levels: set[Fraction], shares: list[Fraction]) -> int:
+    def _quantiles(self, expr: Expr, levels: set[Fraction], shares: list[Fraction | None]) -> int:
         t = expr.type
         codes, leaves = lattice_of(t.size, combinations(self.query.keys))
         first = Constant(t.lo, Type.number(t.lo, t.lo, null=False))
@@ -243,7 +243,7 @@ class Lowering:
                 moves,
                 self._coordinates(counts),
                 tuple(sorted(levels)),
-                max(shares, default=None),
+                _largest(shares),
                 leaves,
                 expr.describe(),
                 squares,
@@ -577,6 +577,11 @@ class Lowering:
     def _coordinates(self, counts: Aggregate) -> int:
         """Bound the integers of one vector that one unit can move."""
         return self._sides() * counts.reach
+
+
+def _largest(shares: Sequence[Fraction | None]) -> Fraction | None:
+    stated = max((share for share in shares if share is not None), default=None)
+    return None if stated == 0 and None in shares else stated
 
 
 def cells_of(keys: Sequence[Key]) -> tuple[tuple[int | str, ...], ...]:

@@ -21,7 +21,8 @@ All of n, Σx, Σy, Σx², Σxy, Σy² are combinations of the cells with coeffi
 (in units of the ranges): 1 = (1,1,1), u = (0,½,1), u² = (0,0,1). At equal loss the noise
 of a slope is 2.6 to 2.8 times smaller than with six vectors at a sixth each.
 
-Ranges of more than :data:`FINEST` codes are rounded to so many, as D must fit 62 bits.
+D/ε must fit 60 bits, so that K·L is at most :data:`AREA`: of two ranges of more than :data:`FINEST`
+codes both are rounded to so many, and beside a narrow column a wide one keeps more.
 
 Intervals
 ---------
@@ -32,6 +33,12 @@ kept at some of nine points of a region that holds the means (Berger and Boos): 
 the error allowed is the region's. Nothing noisy is divided by; where no slope can be ruled out,
 the interval is unbounded and says so. Correlation and R² follow from the three moments
 by interval arithmetic.
+
+Where columns were rounded, each value by d or e of its range at most, exact statistics differ from
+those of rounded values: means by d; with σ² = Sxx/n and τ² = Syy/n of the rounded values, Sxx by
+:math:`nc_{xx}=n(2\sigma d+d^2)` and Sxy by :math:`nc_{xy}=n(\sigma e+\tau d+de)`, as Cauchy and
+Schwarz say; hence a slope β by :math:`(c_{xy}+|\beta|c_{xx})/(\sigma^2-c_{xx})`. Ends are moved by
+that much. Bounds of n, σ and τ get a tenth of the error that is left.
 """
 
 from __future__ import annotations
@@ -70,7 +77,8 @@ from discreet.plan._vectors import Box, read_law
 from discreet.privacy import Neighbours
 
 FINEST: Final = 2**13
-"""Codes of a column, at most; finer values are rounded to so many."""
+AREA: Final = FINEST**2
+"""Codes of two columns, one times the other, at most; finer values are rounded."""
 
 NINE: Final = tuple(product(range(3), range(3)))
 _ONE, _U, _UU = np.array([1.0, 1, 1]), np.array([0.0, 0.5, 1]), np.array([0.0, 0, 1])
@@ -96,17 +104,33 @@ class Scaled:
     top: int
     lo: Fraction
     width: Fraction
+    step: Fraction
+
+    @property
+    def off(self) -> Fraction:
+        """How far a value is rounded at most."""
+        return self.width / 2 if self.width > self.step else Fraction(0)
 
     @classmethod
-    def of(cls, expr: Expr) -> Scaled:
-        """Shift a column to zero, and round it where it is too fine."""
+    def pair(cls, *columns: Expr) -> tuple[Scaled, Scaled]:
+        """Two columns: a narrow one leaves more codes to the other."""
+        sizes = [max(e.type.hi - e.type.lo, 1) for e in columns]
+        first, second = (
+            cls.of(e, AREA // min(other, FINEST))
+            for e, other in zip(columns, reversed(sizes), strict=True)
+        )
+        return first, second
+
+    @classmethod
+    def of(cls, expr: Expr, finest: int) -> Scaled:
+        """Shift a column to zero, and round it where it is finer than that."""
         t = expr.type
         first = Constant(t.lo, Type.number(t.lo, t.lo, t.step, null=False))
         code: Expr = Arithmetic("-", AsNumber(expr) if not t.is_numeric else expr, first)
-        coarse = -(-(t.hi - t.lo) // FINEST)
+        coarse = -(-(t.hi - t.lo) // finest)
         if coarse > 1:
             code = Rescale(code, coarse * t.step)
-        return cls(code, max(code.type.hi, 1), t.lo * t.step, max(coarse, 1) * t.step)
+        return cls(code, max(code.type.hi, 1), t.lo * t.step, max(coarse, 1) * t.step, t.step)
 
     @property
     def basis(self) -> tuple[Expr, Expr, Expr]:
@@ -257,6 +281,9 @@ class Pairwise(Formula):
     x_range: Fraction
     y: Fraction
     y_range: Fraction
+    x_off: Fraction = Fraction(0)
+    y_off: Fraction = Fraction(0)
+    """How far rounding moved a value at most."""
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -332,57 +359,127 @@ class Pairwise(Formula):
 
     # -- intervals, in units of the ranges ---------------------------------------------------
 
+    @property
+    def _slack(self) -> _Slack:
+        return _Slack(float(self.x_off / self.x_range), float(self.y_off / self.y_range))
+
     def _ends(self, cells: Floats, law: Law, error: float) -> tuple[float, float]:
-        noise = _Noise(law, float(self.whole))
+        noise, slack = _Noise(law, float(self.whole)), self._slack
         a, b = float(self.x_range), float(self.y_range)
         match self.what:
             case "count":
-                off = noise.half(MOMENTS[:1], error)[0]
-                n = float(MOMENTS[0] @ cells)
-                return max(n - off, 0.0), max(n + off, 0.0)
+                least, most = noise.rows(cells, error)
+                return max(least, 0.0), max(most, 0.0)
             case "avgx":
                 low, high = noise.mean(cells, 1, error)
-                return float(self.x) + a * low, float(self.x) + a * high
+                return float(self.x) + a * (low - slack.x), float(self.x) + a * (high + slack.x)
             case "avgy":
                 low, high = noise.mean(cells, 2, error)
-                return float(self.y) + b * low, float(self.y) + b * high
+                return float(self.y) + b * (low - slack.y), float(self.y) + b * (high + slack.y)
+            case "intercept":
+                return self._intercept(cells, noise, error)
         region = noise.region(cells, SHARE * error)
-        rest = (1 - SHARE) * error
+        moved, rest = slack.known(noise, cells, region, (1 - SHARE) * error)
         match self.what:
             case "sxx" | "sxy" | "syy":
-                low, high = noise.about(cells, _ABOUT[self.what], region, rest)
+                low, high = moved.sums(noise, cells, [_ABOUT[self.what]], region, rest)[0]
                 scale = {"sxx": a * a, "sxy": a * b, "syy": b * b}[self.what]
                 return low * scale, high * scale
             case "covar_pop" | "covar_samp":
-                low, high = noise.ratio(cells, (0, 1), None, region, rest)
+                part = SHARE * rest if self.what == "covar_samp" else 0.0
+                low, high = noise.ratio(cells, (0, 1), None, region, rest - part)
+                low, high = low - moved.each((0, 1)), high + moved.each((0, 1))
                 low, high = max(low, -0.25), min(high, 0.25)
                 if self.what == "covar_samp":
-                    # n/(n−1) widens: at most 2, and less where n is certainly larger
-                    least = float(MOMENTS[0] @ cells) - noise.half(MOMENTS[:1], rest)[0]
-                    more = max(least, 2.0) / (max(least, 2.0) - 1)
-                    low, high = min(low, low * more), max(high, high * more)
+                    low, high = _divided_by_one_less(low, high, noise.rows(cells, part))
                 return low * a * b, high * a * b
             case "slope":
-                low, high = noise.ratio(cells, (0, 1), (0, 0), region, rest)
+                low, high = moved.slope(noise, cells, region, rest)
                 return low * b / a, high * b / a
-            case "intercept":
-                return self._intercept(cells, noise, error)
-        ends = [noise.about(cells, pair, region, rest / 3) for pair in _ABOUT.values()]
+        ends = moved.sums(noise, cells, list(_ABOUT.values()), region, rest)
         return _correlation(ends, squared=self.what == "r2")
 
     def _intercept(self, cells: Floats, noise: _Noise, error: float) -> tuple[float, float]:
-        a, b = float(self.x_range), float(self.y_range)
+        a, b, slack = float(self.x_range), float(self.y_range), self._slack
         region = noise.region(cells, error / 2)
-        slope = noise.ratio(cells, (0, 1), (0, 0), region, error / 2)
+        moved, rest = slack.known(noise, cells, region, error / 2)
+        slope = moved.slope(noise, cells, region, rest)
         if not np.isfinite(slope).all():
             return -np.inf, np.inf
         places = [
             float(self.y) + b * v - s * b / a * (float(self.x) + a * u)
             for s in slope
-            for u in region[0]
-            for v in region[1]
+            for u in (region[0][0] - slack.x, region[0][1] + slack.x)
+            for v in (region[1][0] - slack.y, region[1][1] + slack.y)
         ]
         return min(places), max(places)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slack:
+    """How far rounding moves a value of either column, in units of the ranges."""
+
+    x: float
+    y: float
+
+    def known(
+        self, noise: _Noise, cells: Floats, region: Region, error: float
+    ) -> tuple[_Moved, float]:
+        """How far it moves second moments, and the error that is left."""
+        if not (self.x or self.y):
+            return _Moved((0.0, 0.0), 0.0, 0.0, (0.0, 0.0)), error
+        part = SHARE * error / 3
+        n, off = float(MOMENTS[0] @ cells), noise.half(MOMENTS[:1], part)[0]
+        least, most = max(n - off, 1.0), max(n + off, 1.0)
+        (low, high), (_, other) = (noise.about(cells, p, region, part) for p in ((0, 0), (1, 1)))
+        top = tuple(min(s / least, 0.25) ** 0.5 for s in (high, other))
+        return _Moved((self.x, self.y), most, low / most, (top[0], top[1])), (1 - SHARE) * error
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """What rounding may have done to second moments."""
+
+    off: tuple[float, float]
+    rows: float
+    least: float
+    """Sxx/n, at least."""
+    spread: tuple[float, float]
+    """Roots of Sxx/n and Syy/n, at most."""
+
+    def each(self, pair: tuple[int, int]) -> float:
+        """How far it moves a second moment, for each row."""
+        (d, e), (a, b) = ([of[i] for i in pair] for of in (self.off, self.spread))
+        return a * e + b * d + d * e
+
+    def sums(
+        self,
+        noise: _Noise,
+        cells: Floats,
+        pairs: list[tuple[int, int]],
+        region: Region,
+        error: float,
+    ) -> list[tuple[float, float]]:
+        """Second moments about the means, all at once."""
+        found = []
+        for pair in pairs:
+            low, high = noise.about(cells, pair, region, error / len(pairs))
+            off = self.rows * self.each(pair)
+            found.append((low - off if pair == (0, 1) else max(low - off, 0.0), high + off))
+        return found
+
+    def slope(
+        self, noise: _Noise, cells: Floats, region: Region, error: float
+    ) -> tuple[float, float]:
+        """One second moment over the other."""
+        low, high = noise.ratio(cells, (0, 1), (0, 0), region, error)
+        if not any(self.off):
+            return low, high
+        under = self.least - self.each((0, 0))
+        if under <= 0 or not np.isfinite([low, high]).all():
+            return -np.inf, np.inf
+        off = (self.each((0, 1)) + max(abs(low), abs(high)) * self.each((0, 0))) / under
+        return low - off, high + off
 
 
 def _correlation(ends: list[tuple[float, float]], *, squared: bool) -> tuple[float, float]:
@@ -415,6 +512,11 @@ class _Noise:
 
     def kept(self, weights: Floats, cells: Floats, error: float) -> NDArray[np.bool_]:
         return wave_tail(np.abs(weights @ cells), weights / self.whole, self.law) >= error
+
+    def rows(self, cells: Floats, error: float) -> tuple[float, float]:
+        """Numbers of rows that the cells do not rule out."""
+        n, off = float(MOMENTS[0] @ cells), float(self.half(MOMENTS[:1], error)[0])
+        return n - off, n + off
 
     def mean(self, cells: Floats, which: int, error: float) -> tuple[float, float]:
         """Means that the cells do not rule out, between 0 and 1."""
@@ -471,6 +573,12 @@ class _Noise:
 
 _FAR: Final = 1e6
 """A slope, in ranges of y per range of x, beyond which none is told from infinity."""
+
+
+def _divided_by_one_less(low: float, high: float, rows: tuple[float, float]) -> tuple[float, float]:
+    """What was divided by n, times n/(n−1), which is at most 2 and falls with n."""
+    most, least = (max(n, 2.0) / (max(n, 2.0) - 1) for n in rows)
+    return low * (least if low > 0 else most), high * (most if high > 0 else least)
 
 
 def _about(pair: tuple[int, int], m: float, other: float) -> Floats:

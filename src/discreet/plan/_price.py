@@ -154,7 +154,7 @@ def price(lowered: Lowered, ask: Ask, noise: Noise | None = None) -> Plan:
     if noise is not None or ask.within is not None or (few := largest_first(lowered)) is None:
         return plan
     other = _priced(few, ask, None)
-    if _first_half(other) >= _first_half(plan):
+    if _first_half(other) >= _first_half(plan) or _wider(other, plan) >= 1:
         return plan
     why = f"{other.why}; the largest groups are chosen first"
     return replace(other, why=why, instead=plan)
@@ -167,6 +167,15 @@ def _first_half(plan: Plan) -> float:
     formula = lowered.formulas[by.index] if isinstance(by, StatisticValue) else None
     assert isinstance(formula, Total | WeightedSum)
     return formula.half([priced.noise for priced in plan.outlets], 0.95)
+
+
+def _wider(few: Plan, plan: Plan) -> float:
+    """How much wider the noise of all that is shown is where groups are chosen first: the product.
+
+    What a unit moves in few groups as far as in all pays for the choice and gains nothing by it.
+    """
+    pairs = zip(few.parts, plan.parts, strict=False)  # the choice comes last
+    return math.prod(a.noise.std / b.noise.std for a, b in pairs if a.noise and b.noise)
 
 
 def _priced(lowered: Lowered, ask: Ask, noise: Noise | None) -> Plan:

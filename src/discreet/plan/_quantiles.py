@@ -44,21 +44,25 @@ All values beyond the largest are equally exact as a maximum, so no private choi
 given is the j-th value from the end, j being the least for which the choice is likely to be right:
 :math:`j = \lceil (2L/\varepsilon)(\ln V + 1)\rceil` for V values; the answer says so.
 
-The interval
-------------
-A share of the price is kept for a *ladder*: counts of cells with edges at distances 1, 2, 4, … from
-the released points (functions of these alone), each with independent noise. Cells are disjoint, so
-one row moves one count. Noisy D̂ at an edge is D plus a known combination of noise, whose
-quantiles are computed exactly (:mod:`discreet.plan._tails`). A cell is ruled out if D̂ at its
-left edge exceeds its margin, or at its right edge falls short of minus its margin. The cell that
-holds the exact quantile is ruled out by two one-sided events of probability β/2 each, whatever the
-data; the interval is the hull of what is left (and of the point).
+What an interval costs
+----------------------
+A share s of the price pays for the counts around the points (:mod:`discreet.plan._points`), and the
+two compete. By exact laws, over tables of every benchmark: with s = 0 no peer's choice is ahead of
+this one by more than 1 %. Else errors are 1/(1−s) times those where misses are of a few
+ranks, and more where a miss goes past all rows: its probability falls like
+:math:`e^{-(1-s)\varepsilon n/2}`, so that a tenth costs 1.5 times at n = 50 and ε = .5. The
+interval reaches over :math:`6/s\varepsilon` ranks on each side (twenty cells). No other use of the
+same share was found that is much narrower: were the right edge known, counting below and
+above it would still take :math:`2.6/s\varepsilon`, and to find it costs as much again. That the
+point is within :math:`(\ln V+5)/\varepsilon` ranks is known for nothing, and counts between
+the point and an edge alone have less noise than all of them; but that shows only where
+few cells lie between, and the interval is narrow anyway.
 
-The two compete. With a tenth of the price for the interval the point stays within 1.12 times
-the error of the best choices at the whole price, over tables of every benchmark; that is the
-default. A twentieth would give 1.05, and intervals twice as wide, which say nothing at all where
-rows are few. With seven tenths the interval is about 10 times narrower, and the
-point about 3 times worse: ``interval_share => 0.7`` asks for that.
+A tenth is the default, as the interval suffers more from a smaller share than the point gains: at a
+twentieth errors fall by 5 %, and intervals are twice as wide, which for 500 rows at ε = .5 is
+the step from a fifth of the range to all of it. ``interval_share => 0`` gives the point
+everything, and no interval; seven tenths make the interval about 10 times narrower and the point
+about 3 times worse.
 
 Why no surer score
 ------------------
@@ -72,11 +76,10 @@ the lower four tenths of its ties. It is ahead on some tables, and over many beh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fractions import Fraction
-from itertools import pairwise
-from math import ceil, inf, log
-from typing import Any, ClassVar, Final, Self
+from math import ceil, log
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -88,23 +91,20 @@ from discreet.plan._parts import (
     Draw,
     Drawn,
     Exact,
-    Floats,
     Groups,
     Ints,
     Law,
     Part,
     Priced,
-    Release,
     Rule,
     add,
     loss_of,
 )
 from discreet.plan._picks import squares_moved
-from discreet.plan._tails import edge_margin, tail_margin
+from discreet.plan._points import Points, Rank, describe_end, edges_around
+from discreet.plan._tails import edge_margin
 from discreet.plan._trees import Tree, steps, typical
 from discreet.plan._types import Code
-from discreet.plan._valid import damaged, integer, integers, rational
-from discreet.plan._vectors import Box, read_law
 
 FINEST: Final = 2**16
 """Most lattice values of one cell, where cells are few."""
@@ -121,8 +121,6 @@ _TOGETHER: Final = Fraction(1, 4)
 """Share of the price for the interval unless one is stated: of one point, or of several."""
 
 _HALF: Final = Fraction(1, 2)
-_DENOMINATOR: Final = 2**20
-"""Levels between the quantiles asked for are rounded to this."""
 
 
 def lattice_of(size: int, cells: int | None) -> tuple[int, int]:
@@ -130,58 +128,6 @@ def lattice_of(size: int, cells: int | None) -> tuple[int, int]:
     most = FINEST if cells is not None and cells <= _FEW else COARSEST
     width = -(-size // most)
     return width, -(-size // width)
-
-
-# -- ranks --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Rank:
-    """D(v) = ``below``·#{x < v} − ``above``·#{x ≥ v} − ``offset``, in integers."""
-
-    below: int
-    above: int
-    offset: int = 0
-
-    @classmethod
-    def quantile(cls, q: Fraction) -> Rank:
-        """The q-quantile; a level of more digits than any table has rows is rounded."""
-        if q.denominator > _DENOMINATOR:
-            q = Fraction(min(max(round(q * _DENOMINATOR), 1), _DENOMINATOR - 1), _DENOMINATOR)
-        return cls(q.denominator - q.numerator, q.numerator)
-
-    @classmethod
-    def of(cls, at: Fraction, j: int) -> Rank:
-        """A quantile, or the j-th value from an end."""
-        if at == 0:
-            return cls(1, 0, j)
-        return cls(0, 1, -j) if at == 1 else cls.quantile(at)
-
-    @property
-    def largest(self) -> int:
-        """How far one more row moves D, or a score, at most."""
-        return max(self.below, self.above)
-
-    @property
-    def factors(self) -> tuple[int, int]:
-        """Weights of what lies below and above, without sign."""
-        return self.below, self.above
-
-    def scores(self, mass: Ints, unit: int = 1) -> Ints:
-        """Scores of all values, from the mass at each; `unit` is the mass of one row."""
-        total = int(mass.sum())
-        if self.largest * (total + unit * (abs(self.offset) + 1)) >= 2**61:
-            mass = mass.astype(object)
-        upto = np.cumsum(mass)
-        left = self.at_edges(upto - mass, total, unit)
-        right = self.at_edges(upto, total, unit)
-        scores: Ints = -np.maximum(left, -right)
-        return scores
-
-    def at_edges(self, below: Ints, total: int, unit: int = 1) -> Ints:
-        """D at edges with so much mass below."""
-        d: Ints = below * (self.below + self.above) - (self.above * total + self.offset * unit)
-        return d
 
 
 @dataclass(frozen=True)
@@ -217,13 +163,15 @@ class Ladder:
     """How points are chosen, and the noise of the counts around them."""
 
     choice: Choice
-    law: Law
+    law: Law | None
+    """None where no interval was asked for, and nothing is counted."""
     ends: int
     """MIN and MAX are the so-manieth value from their end."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the choice and the law on record."""
-        return self.choice.to_dict() | {"law": self.law.to_dict(), "ends": self.ends}
+        law = None if self.law is None else self.law.to_dict()
+        return self.choice.to_dict() | {"law": law, "ends": self.ends}
 
 
 @dataclass(frozen=True)
@@ -233,7 +181,7 @@ class Quantiles(Part):
     targets: tuple[Fraction, ...]
     """Levels asked for, ascending; 0 and 1 are MIN and MAX."""
     share: Fraction | None
-    """Share of the price for the interval, where it is stated."""
+    """Share of the price for the interval, where it is stated; 0: no interval."""
     leaves: int
     name: str
     squares: int
@@ -287,6 +235,10 @@ class Quantiles(Part):
         words = {Fraction(0): "MIN", Fraction(1): "MAX"}
         ends = [at for at in self.targets if at in words]
         found = [f"{words[at]} of {self.name}: {describe_end(at, law.ends)}" for at in ends]
+        if law.law is None:
+            found.append(
+                f"quantiles of {self.name}: no interval was asked for, it is the whole range"
+            )
         if self.width > self.step:
             found.append(steps(self.name, self.width))
         return found
@@ -294,10 +246,11 @@ class Quantiles(Part):
     def price(self, rule: Rule) -> Priced:
         """Most of the price for the points, the rest for the ladder; a tree, if that is better."""
         total = rule.times(self.draws)
-        share = self.share or (_ALONE if self.draws == 1 else _TOGETHER)
+        usual = _ALONE if self.draws == 1 else _TOGETHER
+        share = usual if self.share is None else self.share
         one = total.times((1 - share) / self.draws)
         choice, loss = Choice.priced(one, Moves(self.sensitivity.l1, self.squares))
-        law = total.times(share).law(self.sensitivity)
+        law = total.times(share).law(self.sensitivity) if share else None
         rows = Fraction(self.sensitivity.l1)
         if self.inner == self.targets:
             tree = self.tree.price(total.times(Fraction(1, self.tree.levels)))
@@ -305,8 +258,8 @@ class Quantiles(Part):
             if float(rows / choice.epsilon) * 0.28 * self.levels > typical(self.tree, tree.law):
                 return tree
         j = ceil(2 * float(rows / choice.epsilon) * (log(self.leaves) + 1))
-        noise = loss_of(law, self.sensitivity, self.coordinates)
-        return Priced(self, Ladder(choice, law, j), ((loss,) * self.draws) + (noise,))
+        noise = (loss_of(law, self.sensitivity, self.coordinates),) if law is not None else ()
+        return Priced(self, Ladder(choice, law, j), (loss,) * self.draws + noise)
 
     @property
     def tree(self) -> Tree:
@@ -330,21 +283,18 @@ class Quantiles(Part):
             for leaf, n in rows[cell]:
                 counts[leaf] = n
             points.append(self._choose(counts, ladder, draw))
-            edges.append(edges_around(points[-1], self.leaves, self.rungs))
-            upto = np.append(0, np.cumsum(counts))[np.array(edges[-1])]
+            around = edges_around(points[-1], self.leaves, self.rungs) if ladder.law else ()
+            edges.append(around)
+            upto = np.append(0, np.cumsum(counts))[np.array(around, dtype=np.int64)]
             exact += np.diff(upto).tolist()
-        noisy = add(np.array(exact, dtype=object), draw.sample(ladder.law, len(exact)))
-        counted, start = [], 0
-        for e in edges:
-            counted.append(tuple(map(int, noisy[start : start + len(e) - 1])))
-            start += len(e) - 1
+        counted = _counted(edges, exact, ladder.law, draw)
         shape = (self.leaves, self.lo, self.width, self.hi, self.step)
         return Points(
             self.targets,
             ladder.ends,
             tuple(points),
             tuple(edges),
-            tuple(counted),
+            counted,
             ladder.law,
             *shape,
         )
@@ -391,7 +341,8 @@ class Quantiles(Part):
             rank = Rank.of(at, law.ends)
             span = 2 * self._reach(rank)  # some scores rise while others fall
             yield Chosen(self._choice(law.choice, rank), span, self.squares, self.sensitivity.l1)
-        yield Drawn(law.law, self.sensitivity)
+        if law.law is not None:
+            yield Drawn(law.law, self.sensitivity)
 
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
         """Counts of every value in every cell: scores and ladders are made of these."""
@@ -423,6 +374,20 @@ def _farthest(rank: Rank, left: Ints, right: Ints) -> int:
     return int(np.abs(rank.scores(left) - rank.scores(right)).max())
 
 
+def _counted(
+    edges: list[tuple[int, ...]], exact: list[int], law: Law | None, draw: Draw
+) -> tuple[tuple[int, ...], ...]:
+    """Counts with noise, ladder by ladder."""
+    if law is None:
+        return ((),) * len(edges)
+    noisy = add(np.array(exact, dtype=object), draw.sample(law, len(exact)))
+    counted, start = [], 0
+    for e in edges:
+        counted.append(tuple(map(int, noisy[start : start + len(e) - 1])))
+        start += len(e) - 1
+    return tuple(counted)
+
+
 def leaf_of(key: tuple[Code, ...]) -> int:
     """Lattice value of a histogram's key."""
     leaf = key[-1]
@@ -430,170 +395,24 @@ def leaf_of(key: tuple[Code, ...]) -> int:
     return leaf
 
 
-def edges_around(points: tuple[int, ...], leaves: int, ratio: int) -> tuple[int, ...]:
-    """Edges of the cells that are counted around released points."""
-    edges = {0, leaves}
-    known = sorted({-1, *points, leaves})
-    for before, point, after in zip(known, known[1:], known[2:], strict=False):
-        step = 1
-        while step < max(point - before, after - point):
-            # beyond the neighbouring points their own edges serve
-            edges |= {e for e in (point + 1 - step, point + step) if before < e <= after}
-            step *= ratio
-    return tuple(sorted(e for e in edges if 0 <= e <= leaves))
-
-
-@dataclass(frozen=True)
-class Points(Release):
-    """The points chosen in each cell, and noisy counts around them."""
-
-    targets: tuple[Fraction, ...]
-    ends: int
-    points: tuple[tuple[int, ...], ...]
-    edges: tuple[tuple[int, ...], ...]
-    counts: tuple[tuple[int, ...], ...]
-    law: Law
-    leaves: int
-    lo: Fraction
-    width: Fraction
-    hi: Fraction
-    step: Fraction
-
-    kind: ClassVar[str] = "points"
-
-    @property
-    def size(self) -> int:
-        """Points and counts of all cells."""
-        return sum(map(len, self.points)) + sum(map(len, self.counts))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Write points, ladders, law and range."""
-        return {
-            "targets": [str(q) for q in self.targets],
-            "ends": self.ends,
-            **{
-                name: [[int(x) for x in row] for row in getattr(self, name)]
-                for name in ("points", "edges", "counts")
-            },
-            "law": self.law.to_dict(),
-            "leaves": self.leaves,
-            **{name: str(getattr(self, name)) for name in ("lo", "width", "hi", "step")},
-        }
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> Self:
-        """Invert :meth:`to_dict`."""
-        points, edges, counts = (
-            tuple(integers(row) for row in data[name]) for name in ("points", "edges", "counts")
-        )
-        return cls(
-            tuple(rational(q) for q in data["targets"]),
-            integer(data["ends"]),
-            points,
-            edges,
-            counts,
-            read_law(data["law"]),
-            integer(data["leaves"]),
-            *(rational(data[name]) for name in ("lo", "width", "hi", "step")),
-        )
-
-    def check(self, cells: int) -> None:
-        """Refuse points and ladders that do not fit the cells or each other."""
-        if {len(self.points), len(self.edges), len(self.counts)} != {cells}:
-            raise damaged("its columns differ in length")
-        if not 0 < self.step <= self.width or self.lo > self.hi or self.ends < 1:
-            raise damaged("a quantile has no range")
-        if any(not 0 <= q <= 1 for q in self.targets):
-            raise damaged("a quantile lies outside 0 and 1")
-        for points, edges, counts in zip(self.points, self.edges, self.counts, strict=True):
-            rising = all(a < b for a, b in pairwise(edges))
-            whole = edges[:1] == (0,) and edges[-1:] == (self.leaves,) and rising
-            inside = all(0 <= v < self.leaves for v in points)
-            if not whole or not inside or len(points) != len(self.targets):
-                raise damaged("a quantile's points do not fit it")
-            if len(counts) != len(edges) - 1 or any(abs(x) >= 2**62 for x in counts):
-                raise damaged("a quantile's counts do not fit it")
-
-    def place(self, at: Fraction) -> int:
-        """Which of the points answers a level."""
-        if at not in self.targets:
-            raise damaged("a quantile was not chosen")
-        return self.targets.index(at)
-
-    def quantile(self, at: Fraction) -> Floats:
-        """The point of every cell; on a coarse lattice, the middle of its values."""
-        i = self.place(at)
-        middle = (self.width / self.step - 1) // 2 * self.step
-        raw = [self.lo + row[i] * self.width + middle for row in self.points]
-        return np.array([float(min(x, self.hi)) for x in raw], dtype=np.float64)
-
-    def interval(self, at: Fraction, confidence: float) -> Box:
-        """Ends per cell of an interval for the exact value on the clamped table.
-
-        That of MIN reaches to the lower bound of the policy, that of MAX to the upper one: it
-        holds the outermost value itself, of which nothing private says more.
-        """
-        i, rank = self.place(at), Rank.of(at, self.ends)
-        # one end is certain there, so the other may fail with all of the probability
-        miss = (1 - confidence) * (2 if at in {0, 1} else 1)
-        ends = [self._hull(rank, cell, row[i], miss) for cell, row in enumerate(self.points)]
-        low = [float(self.lo if at == 0 else self.lo + a * self.width) for a, _ in ends]
-        top = [self.hi if at == 1 else self.lo + b * self.width - self.step for _, b in ends]
-        high = [float(min(x, self.hi)) for x in top]
-        return Box(np.array(low, dtype=np.float64), np.array(high, dtype=np.float64))
-
-    def ranked(
-        self, cell: int, near: Fraction, at: Fraction, confidence: float
-    ) -> tuple[float, float]:
-        """Ends in one cell for another level, from the counts around a point that was chosen."""
-        point = self.points[cell][self.place(near)]
-        a, b = self._hull(Rank.quantile(at), cell, point, 1 - confidence)
-        top = min(self.lo + b * self.width - self.step, self.hi)
-        return float(self.lo + a * self.width), float(top)
-
-    def sizes(self, level: float) -> Box:
-        """Bounds of the number of values in every cell."""
-        totals = np.array([float(sum(row)) for row in self.counts])
-        draws = np.array([float(len(row)) for row in self.counts])
-        off = tail_margin(self.law, draws, np.ones_like(draws), (1 - level) / 2)
-        return Box(totals - off, totals + off)
-
-    @property
-    def whole(self) -> Box:
-        """The public range, cell by cell."""
-        cells = np.ones(len(self.points))
-        return Box(cells * float(self.lo), cells * float(self.hi))
-
-    def _hull(self, rank: Rank, cell: int, point: int, miss: float) -> tuple[int, int]:
-        """First and last edge of what is not ruled out; always around the point."""
-        edges, counts = self.edges[cell], np.array(self.counts[cell], dtype=object)
-        d = rank.at_edges(np.append(0, np.cumsum(counts)), int(counts.sum()))
-        cells = len(counts)
-        margins = [
-            edge_margin(self.law, i, cells - i, rank.factors, miss) for i in range(cells + 1)
-        ]
-        margins[0] = margins[-1] = inf  # at the ends of the range D has its sign for certain
-        kept = [
-            i for i in range(cells) if d[i] <= margins[i] and d[i + 1] >= -margins[i + 1]
-        ] or list(range(cells))
-        first, last = edges[min(kept)], edges[max(kept) + 1]
-        return min(first, point), max(last, point + 1)
-
-
-def describe_end(at: Fraction, j: int) -> str:
-    """MIN and MAX, as what they are."""
-    if at not in {0, 1}:
-        return ""
-    return f"value no. {j} from the {'top' if at else 'bottom'}"
-
-
 def reach(part: Quantiles, ladder: Ladder, at: Fraction, confidence: float) -> tuple[float, float]:
-    """Rows by which the point is usually off, and by which its interval rules values out."""
+    """Rows by which the point is usually off, and by which its interval rules values out.
+
+    Without an interval the second is what the choice itself keeps: a value is chosen that
+    scores x less than the best with probability e^−x/scale at most, and V values are scored. Where
+    several are chosen, one inside the other, what they are off adds up.
+    """
     rank = Rank.of(at, ladder.ends)
-    scale = rank.below + rank.above
-    usual = 2 * rank.largest / scale * float(part.sensitivity.l1 / ladder.choice.epsilon)
+    scale, miss = rank.below + rank.above, 1 - confidence
+    rows = float(part.sensitivity.l1 / ladder.choice.epsilon)
+    usual = 2 * rank.largest / scale * rows * log(1 / miss)
+    if ladder.law is None:
+        if at in {0, 1} or part.levels == 1:
+            return usual, 2 * rank.largest / scale * rows * log(part.leaves / miss)
+        places = max(part.leaves, 2**_SPREAD)
+        return usual, 2 * part.levels * rows * log(places * part.levels / miss)
     each = part.leaves // len(part.targets)
     points = tuple(each // 2 + i * each for i in range(len(part.targets)))
     cells = len(edges_around(points, part.leaves, part.rungs)) - 1
-    by = edge_margin(ladder.law, cells // 2, cells - cells // 2, rank.factors, 1 - confidence)
-    return usual * log(1 / (1 - confidence)), by / scale
+    by = edge_margin(ladder.law, cells // 2, cells - cells // 2, rank.factors, miss)
+    return usual, by / scale

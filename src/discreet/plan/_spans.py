@@ -62,6 +62,8 @@ from discreet.plan._types import Code, Kind, Type
 
 STEPS: Final = 8_000
 """Intervals that are looked at: a third of a second or so."""
+_NODES: Final = 8
+"""Nodes of a condition up to which one look at it is one step."""
 MOST: Final = 50_000
 """Intervals that are told apart: six megabytes or so."""
 KEPT: Final = 100_000
@@ -359,7 +361,7 @@ def _met(
     null = _true(within(test, boxes | {name: _NOTHING})) is not False
     repeated = cycle(test, name, codes) if codes else None
     period = repeated[0] if repeated is not None and repeated[1] == 0 else None
-    search = _Search(test, name, boxes, Cuts.of(test.columns, name), most)
+    search = _Search(test, name, boxes, Cuts.of(test.columns, name), most, _steps([test]))
     if period is None or len(codes) < period:
         found = _gathered(e for lo, hi in codes.ends for e in search.taken(lo, hi))
     elif len(codes) // period <= MOST:
@@ -371,6 +373,15 @@ def _met(
     if found is None:
         return Met(codes, null, exact=False)
     return Met(found, null, search.exact)
+
+
+def _steps(exprs: Sequence[Expr]) -> int:
+    """Steps that one look at expressions takes: long ones take longer."""
+    stack, nodes = list(exprs), 0
+    while stack:
+        stack += stack.pop().children
+        nodes += 1
+    return -(-nodes // _NODES)
 
 
 def _repeated(search: _Search, codes: Spans, period: int) -> Iterator[tuple[int, int]]:
@@ -406,6 +417,8 @@ class _Search:
     cuts: Cuts
     left: int
     """Steps that are left."""
+    each: int
+    """Steps that one look takes."""
     exact: bool = True
 
     def taken(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
@@ -434,7 +447,7 @@ class _Search:
         return self._some(own) if own.one else None
 
     def _at(self, boxes: Boxes) -> bool | None:
-        self.left -= 1
+        self.left -= self.each
         return _true(within(self.test, boxes))
 
     def _some(self, own: Box) -> bool | None:
@@ -505,7 +518,7 @@ def _image(exprs: tuple[Expr, ...], rows: _Rows, steps: int) -> Values | None:
     names = list(cuts)
     stack = [dict(zip(names, boxes, strict=True)) for boxes in product(*starts)][::-1]
     found: set[tuple[Code, ...]] = set()
-    for _ in range(steps):
+    for _ in range(steps // _steps(exprs)):
         if not stack or len(found) == most:
             return frozenset(found)
         boxes = stack.pop()

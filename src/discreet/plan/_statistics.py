@@ -240,7 +240,8 @@ class QuantileOf(Statistic):
 
     at: Fraction = Fraction(1, 2)
     interval_share: Fraction | None = None
-    """Share of the price that goes to the interval; None: little, as the point matters most."""
+    """Share of the price that goes to the interval; None: little, as the point matters most;
+    0: no interval."""
 
     word = "quantile"
     ordered = True
@@ -270,9 +271,9 @@ class QuantileOf(Statistic):
         super().__post_init__()
         if not 0 <= self.at <= 1:
             raise ParameterError("a quantile lies between 0 and 1", hint="QUANTILE(x, 0.5)")
-        if self.interval_share is not None and not 0 < self.interval_share < 1:
+        if self.interval_share is not None and not 0 <= self.interval_share < 1:
             raise ParameterError(
-                "the share of the price for the interval lies between 0 and 1",
+                "the share of the price for the interval is 0, or lies between 0 and 1",
                 hint="QUANTILE(x, 0.5, interval_share => 0.7)",
             )
 
@@ -451,11 +452,11 @@ class PairOf(Statistic):
 
     def lower(self, low: Lowering) -> Formula:
         """Nine cells, shared by all statistics of the pair."""
-        y, x = (Scaled.of(low.number(e)) for e in self.exprs)
+        y, x = Scaled.pair(*map(low.number, self.exprs))
         whole = (x.top * y.top) ** 2
         tensor = low.tensor(cells_of_pair(x, y), whole)
         spans = x.lo, x.top * x.width, y.lo, y.top * y.width
-        return Pairwise(tensor, self.what, whole, *spans)
+        return Pairwise(tensor, self.what, whole, *spans, x.off, y.off)
 
     def __str__(self) -> str:
         name = next(sql for sql, what in _PAIRS.items() if what == self.what).lower()

@@ -8,14 +8,14 @@ the first into a line of the file and the second into text to paste.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, ItemsView, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
-from discreet._canonical import canonical
 from discreet._exact import Number, decimal, show
+from discreet._frozen import Frozen
 from discreet._text import nearest as _nearest
 from discreet._text import plain_str, quote
 from discreet.errors import PolicyError
@@ -44,51 +44,6 @@ class FloatText(str):
     """A float exactly as it stands in a policy file: a number, not text."""
 
     __slots__ = ()
-
-
-class Frozen(Mapping[str, T], Generic[T]):
-    """An ordered mapping that cannot change, hash and pickle included."""
-
-    __slots__ = ("_hash", "_items", "_text")
-    _items: dict[str, T]
-    _hash: int
-    _text: str
-
-    def __init__(self, items: Mapping[str, T] | Iterable[tuple[str, T]] = ()) -> None:
-        object.__setattr__(self, "_items", dict(items))
-
-    @property
-    def spelled(self) -> str:
-        """Its canonical text: every plan holds the columns of its tables."""
-        if not hasattr(self, "_text"):
-            object.__setattr__(self, "_text", canonical(self._items))
-        return self._text
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError("a policy cannot be changed; make a new one with dataclasses.replace")
-
-    def __getitem__(self, key: str) -> T:
-        return self._items[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def items(self) -> ItemsView[str, T]:
-        return self._items.items()
-
-    def __hash__(self) -> int:
-        if not hasattr(self, "_hash"):
-            object.__setattr__(self, "_hash", hash(frozenset(self._items.items())))
-        return self._hash
-
-    def __repr__(self) -> str:
-        return repr(self._items)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (type(self), (dict(self._items),))
 
 
 def settle(target: object, **values: object) -> None:

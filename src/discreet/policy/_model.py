@@ -18,10 +18,10 @@ from typing import Final, Literal, TypeAlias, cast
 from discreet._canonical import canonical, digest
 from discreet._dataclass import dataclass
 from discreet._exact import Number, show
+from discreet._frozen import Frozen
 from discreet._text import plain_str, quote
 from discreet.errors import PolicyError
 from discreet.policy._check import (
-    Frozen,
     choice,
     collect,
     flag,

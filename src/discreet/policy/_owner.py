@@ -25,8 +25,9 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from discreet._dataclass import dataclass, replace
+from discreet._frozen import Frozen
 from discreet._text import quote
-from discreet.policy._check import Frozen, nearest, refusal, settle, text
+from discreet.policy._check import nearest, refusal, settle, text
 from discreet.policy._columns import Column
 from discreet.policy._labels import MAX_LENGTH, Text
 

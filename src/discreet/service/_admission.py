@@ -57,15 +57,18 @@ class Admission:
         """Say why a bill would be refused now; None: it would be paid. `but` is its own order."""
         with self._guard:
             day = self._day()
-            return self._counter.refused(bill, analyst) or self._beside(day, analyst, bill, but)
+            refused = self._counter.refused(bill, analyst)
+            if refused is None:
+                return self._beside(day, analyst, bill, but)
+            return _fitting(refused, self._of_today(day, analyst, bill))
 
     def _beside(
         self, day: Mapping[str, Fraction], analyst: str, bill: Bill, but: str
     ) -> DiscreetError | None:
         """What speaks against a bill besides the ledger."""
-        spent, daily = day.get(analyst, Fraction(0)), self._counter.policy.service.daily
-        if daily is not None and spent + bill.cost.epsilon > daily:
-            return _of_today(daily, max(daily - spent, Fraction(0)), bill.cost.epsilon)
+        over = self._of_today(day, analyst, bill)
+        if over is not None:
+            return _fitting(over, self._counter.refused(bill, analyst))
         held = self._set_aside(analyst, but)
         if not held or self._counter.refused(bill, analyst, held) is None:
             return None
@@ -73,6 +76,15 @@ class Admission:
             "what is left is kept for questions that wait for an owner",
             hint="wait for the decisions, or offer less",
         )
+
+    def _of_today(
+        self, day: Mapping[str, Fraction], analyst: str, bill: Bill
+    ) -> BudgetExceededError | None:
+        """Say that a bill would exceed the analyst's limit of a day, if it would."""
+        spent, daily = day.get(analyst, Fraction(0)), self._counter.policy.service.daily
+        if daily is None or spent + bill.cost.epsilon <= daily:
+            return None
+        return _over(daily, max(daily - spent, Fraction(0)), bill.cost.epsilon)
 
     def _set_aside(self, analyst: str, but: str) -> list[tuple[str, Cost]]:
         """What others wait to pay, as far as it is kept from an analyst, and all of their own."""
@@ -146,12 +158,26 @@ class Admission:
         return self._today[1]
 
 
-def _of_today(daily: Fraction, left: Fraction, price: Fraction) -> BudgetExceededError:
+def _over(daily: Fraction, left: Fraction, price: Fraction) -> BudgetExceededError:
     return BudgetExceededError(
         f"today's limit for one analyst is ε={show(daily)}, and ε={short_down(left)} is left of "
         f"it (days are UTC); this question costs ε={show(price)}",
         hint=Hint("epsilon", short_down(left)) if left else "ask again tomorrow",
     )
+
+
+def _fitting(said: DiscreetError, other: DiscreetError | None) -> DiscreetError:
+    """Let a refusal's hint fit under the limit of another one too, or say that nothing does."""
+    one, two = said.hint, None if other is None else other.hint
+    if not isinstance(one, Hint) or two is None:
+        return said
+    if not isinstance(two, Hint):
+        return said.with_hint(two)
+    prices = [dict(h.parameters) for h in (one, two) if h.callee is None]
+    if [list(p) for p in prices] != [["epsilon"], ["epsilon"]]:
+        return said
+    less = Fraction(str(prices[1]["epsilon"])) < Fraction(str(prices[0]["epsilon"]))
+    return said.with_hint(two) if less else said
 
 
 def _together(costs: Sequence[Cost]) -> Cost:

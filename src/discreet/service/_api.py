@@ -112,11 +112,17 @@ class House:
         """List the keys that an owner may see and revoke."""
         return [a for a in self.keys.all() if owner.may_manage(a)]
 
-    def revoke_key(self, id_: str, by: Actor) -> None:
-        """Revoke a key by its id; one of other policies does not exist for the owner."""
-        if not any(a.key == id_ and a.revoked is None for a in self.keys_of(by)):
+    def revocable(self, id_: str, by: Actor) -> Actor:
+        """Give a key that an owner may revoke; one of other policies does not exist for them."""
+        found = next((a for a in self.keys_of(by) if a.key == id_ and a.revoked is None), None)
+        if found is None:
             raise GoneError("there is no such key")
-        self.keys.revoke(id_, named=False)
+        self.keys.check_not_last(found)
+        return found
+
+    def revoke_key(self, id_: str, by: Actor) -> None:
+        """Revoke a key by its id."""
+        self.keys.revoke(self.revocable(id_, by).key, named=False)
 
     @property
     def two_persons(self) -> bool:

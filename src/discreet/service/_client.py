@@ -100,7 +100,7 @@ class Price:
     @property
     def price(self) -> str:
         """Price in words: what would be paid now."""
-        if self.data["stored"]:
+        if self.stored:
             return "free: answered before"
         return f"ε {show(Fraction(self.cost['epsilon']))}"
 
@@ -108,6 +108,22 @@ class Price:
     def left(self) -> str:
         """What is left before it is paid."""
         return str(self.data["left"])
+
+    @property
+    def stored(self) -> bool:
+        """Whether the same question has been answered: it would be free."""
+        return bool(self.data["stored"])
+
+    @property
+    def refused(self) -> str | None:
+        """Why the question would be refused now; None: it would not be."""
+        return None if self.data["refused"] is None else str(self.data["refused"])
+
+    @property
+    def needs_approval(self) -> bool:
+        """Whether it would wait for an owner's decision: one that is free or refused never does."""
+        asked = not self.stored and self.refused is None
+        return asked and bool(self.data["needs_approval"])
 
     @property
     def sql(self) -> tuple[str, ...]:
@@ -125,8 +141,10 @@ class Price:
 
     def __repr__(self) -> str:
         lines = [f"cost    {self.price}"]
-        if self.data["refused"] is not None and not self.data["stored"]:
-            lines.append(f"        would be refused: {self.data['refused']}")
+        if self.refused is not None and not self.stored:
+            lines.append(f"        would be refused: {self.refused}")
+        if self.needs_approval:
+            lines.append("        would wait for an owner's decision; it is set aside until then")
         lines += [f"budget  {self.left}", f"noise   {self.data['why']}"]
         level = f"{100 * self.confidence:.4g} %"
         lines += [f"error   {name}: {margin} at {level}" for name, margin in self.error().items()]
@@ -248,7 +266,7 @@ class Remote:
             )
             for part in ("whole", "share")
         )
-        return Budget(table, share, told["analyst"])
+        return Budget(table, share, told["analyst"], Fraction(told.get("set_aside", 0)))
 
     @property
     def policy(self) -> pol.Policy:
@@ -287,8 +305,15 @@ class Remote:
         with _Progress() as progress:
             while status == 202:
                 if result["state"] == "waiting":
-                    raise errors.LedgerError(
-                        "this question waits for an owner's decision; its price is reserved",
+                    raise errors.AwaitsOwnerError(
+                        "this question waits for an owner's decision: its price is set aside, and "
+                        "nothing is charged before it",
+                        hint=errors.Hint("key", named),
+                    )
+                if result.get("held"):
+                    raise errors.EngineError(
+                        "too many questions of this size were late: it is paid for, and starts "
+                        "when the owner has looked",
                         hint=errors.Hint("key", named),
                     )
                 if time.monotonic() > over:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import math
 import secrets
 import threading
 from collections import OrderedDict
@@ -76,6 +77,10 @@ class Desk:
         self._undeclared = undeclared
         self.turns = Turns()
         self.places: list[Place] = []
+        self.abreast = math.inf
+        """Processors for each policy of this service."""
+        self.memory, self.threads = math.inf, 1
+        """Bytes that a worker has, and its threads."""
         self.clocked = True
         """Whether runs are ended by clocks of their own; else each has its place for its tick."""
         self.orders = Orders(home, counter)
@@ -98,6 +103,7 @@ class Desk:
         self.raises = Raises(home, counter.policy, self.ledger)
         self.board = Board(self.ledger)
         self._late = self.orders.late()
+        self._told = list(self._late)
 
     @property
     def ledger(self) -> ChainedLedger:
@@ -155,7 +161,8 @@ class Desk:
     def times(self, bill: Bill, statements: Sequence[str]) -> tuple[float, float]:
         """Seconds for which a bill takes a place, and after which its answer leaves."""
         rows, text = self.counter.policy.service.rows, sum(map(len, statements))
-        seconds = _ticks.bound(bill.plans, rows, self._slowness, text)
+        divisions = _ticks.divisions_in(statements)
+        seconds = _ticks.bound(bill.plans, rows, self._slowness, text, divisions)
         tick = _ticks.tick(seconds, self._undeclared, self._busy)
         return min(seconds, self._undeclared) if rows is None else seconds, tick
 
@@ -165,22 +172,22 @@ class Desk:
         One that is answered, and asked again without a key while the ledger stands where it
         stood, is the same order again.
         """
-        if key is not None or body.get("fresh"):
-            return await self._ask_once(analyst, key or secrets.token_hex(16), body)
+        if key is not None:
+            async with self._alone(analyst, key):
+                known = self._asked(analyst, key, body)
+                return await self._ask(analyst, key, body) if known is None else known
+        if body.get("fresh"):
+            return await self._ask(analyst, None, body)
         # one thread: many that read the same file at once would be in each other's way
         loop = asyncio.get_running_loop()
         head = await loop.run_in_executor(self._pricing, self._head)
         asked = (analyst, canonical(dict(body)), head)
         order = self._repeats.get(asked)
         if order is None:
-            order = await self._ask_once(analyst, secrets.token_hex(16), body)
+            order = await self._ask(analyst, None, body)
             if order.cached and order.state == "done":
                 self._repeats(asked, lambda: order)
         return order
-
-    async def _ask_once(self, analyst: str, name: str, body: Mapping[str, Any]) -> Order:
-        async with self._alone(analyst, name):
-            return await self._ask(analyst, name, body)
 
     @asynccontextmanager
     async def _alone(self, *name: str) -> AsyncIterator[None]:
@@ -195,15 +202,18 @@ class Desk:
             if others > 1:
                 self._asking[name] = lock, others - 1
 
-    async def _ask(self, analyst: str, name: str, body: Mapping[str, Any]) -> Order:
-        known = self.orders.find_key(analyst, name)
-        if known is not None:
-            if canonical(known.body) != canonical(dict(body)):
-                raise IdempotencyError(
-                    f"the key {name!r} was used for another question or price",
-                    hint="use a new key for a new question",
-                )
-            return known
+    def _asked(self, analyst: str, key: str, body: Mapping[str, Any]) -> Order | None:
+        """Give what was asked under a key before, if anything was."""
+        known = self.orders.find_key(analyst, key)
+        if known is not None and canonical(known.body) != canonical(dict(body)):
+            raise IdempotencyError(
+                f"the key {key!r} was used for another question or price",
+                hint="use a new key for a new question",
+            )
+        return known
+
+    async def _ask(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:
+        """Take a question that has not been asked under its key; without one it gets a new one."""
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
         loop = asyncio.get_running_loop()
@@ -211,17 +221,17 @@ class Desk:
             self._pricing, lambda: self._bill(body, analyst)
         )
         order = Order(
-            secrets.token_hex(16), self.name, analyst, name, dict(body), "waiting",
-            bill.cost.epsilon, now(), tick=tick, bound=bound,
+            secrets.token_hex(16), self.name, analyst, key or secrets.token_hex(16), dict(body),
+            "waiting", bill.cost.epsilon, now(), tick=tick, bound=bound,
         )  # fmt: skip
         self._check_time(order)
         limit = self.counter.policy.service.approval
         if limit is not None and bill.cost.epsilon > limit:
-            paid = await self.write(lambda: self.counter.stored(bill, analyst, key=name))
+            paid = await self.write(lambda: self.counter.stored(bill, analyst, key=order.key))
             if paid is None or body.get("fresh"):
                 await self.write(lambda: self._hold(order, bill))
                 return order
-        await self._pay(order, bill)
+        await self._pay(order, bill, new=key is None)
         return order
 
     def _bill(
@@ -229,12 +239,28 @@ class Desk:
     ) -> tuple[Bill, tuple[float, float]]:
         """Price what somebody asks for, or give what an order was paid by; and its times."""
         with self.ledger.glance():
-            bill = self.orders.bill(body, analyst) if order is None else self.orders.bill_of(order)
+            if order is None:
+                bill = self.orders.bill(body, analyst)
+                self._check_memory(bill)
+            else:
+                bill = self.orders.bill_of(order)
             return bill, self.times(bill, self.counter.statements(bill))
+
+    def _check_memory(self, bill: Bill) -> None:
+        """Refuse what a worker has no room for where texts are as long as declared."""
+        needed = _ticks.memory(bill.plans, self.counter.policy.service.rows, self.threads)
+        if needed > self.memory:
+            raise UnsupportedQueryError(
+                f"with the lengths and rows that the policy declares this may take "
+                f"{needed / (1 << 20):.0f} MiB of memory, and a worker has "
+                f"{self.memory / (1 << 20):.0f}",
+                hint="ask in parts, with fewer operators on texts or fewer groups in each; texts "
+                "whose column declares a smaller longest take less",
+            )
 
     def _check_time(self, order: Order) -> None:
         """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
-        if self._stops(order.tick):
+        if _stops(order.tick, self._told):
             raise BusyError(
                 f"{_LATE} questions of this size were not done at their tick: no more of them "
                 "until the owner has looked",
@@ -247,23 +273,26 @@ class Desk:
                 hint="ask for fewer groups, joins or patterns, or in parts; shorter patterns, and "
                 "texts whose column declares a smaller longest, take less",
             )
-        before = self.turns.before(order.analyst) / max(1, len(self.places))
+        before = self.turns.before(order.analyst) / min(max(1, len(self.places)), self.abreast)
         if before > _PATIENCE:
             raise BusyError(
                 f"the questions that wait already take all places for the next {before:.0f} s",
                 hint="ask again when some of it is answered; nothing was charged",
             )
 
-    async def _pay(self, order: Order, bill: Bill) -> None:
-        """Debit, then run; or give what is there."""
-        paid = await self.write(lambda: self._debit(order, bill))
+    async def _pay(self, order: Order, bill: Bill, *, new: bool = False) -> None:
+        """Debit, then run; or give what is there. A `new` key has never been used."""
+        paid = await self.write(lambda: self._paid(order, bill, new=new))
+        if paid.receipt.charged:
+            self._begin(order, paid)
+            return
         # one that is taken up again may find the outcome of its own debit
         own = order.line == paid.receipt.number and not order.cached
         order.line, order.hash = paid.receipt.number, paid.receipt.hash
         if paid.outcome is not None:
             text = self.counter.shaped(paid.outcome.text, bill)
             order.cached = not own
-            await self.write(lambda: self._end(order, text))
+            await self.write(lambda: self._end(order, text, self.orders.keep))
             order.ended.set()
             return
         order.state = "running"
@@ -273,12 +302,20 @@ class Desk:
             await self.write(lambda: self.orders.keep(order))
             self._follow(order, other, bill)
             return
-        if not paid.receipt.charged:
-            await self.write(lambda: self.counter.meter(paid))
+        await self.write(lambda: self.counter.meter(paid))
         await self.write(lambda: self.orders.keep(order))
         self._begin(order, paid)
 
-    def _debit(self, order: Order, bill: Bill) -> Paid:
+    def _paid(self, order: Order, bill: Bill, *, new: bool) -> Paid:
+        """Find what is stored, or debit, and keep an order whose run may begin."""
+        paid = self._debit(order, bill, new=new)
+        if paid.receipt.charged:
+            order.line, order.hash = paid.receipt.number, paid.receipt.hash
+            order.fingerprint, order.state = paid.entry.fingerprint, "running"
+            self.orders.keep(order)
+        return paid
+
+    def _debit(self, order: Order, bill: Bill, *, new: bool) -> Paid:
         """Find what is stored, or debit; in a thread of the ledger's."""
         order.settle_by(bill)
         who, fresh = order.analyst, bool(order.body.get("fresh"))
@@ -286,7 +323,7 @@ class Desk:
             paid = None if fresh else self.counter.stored(bill, who, key=order.key)
             if paid is not None:
                 return paid
-            if self.ledger.bound(who, order.key):
+            if not new and self.ledger.bound(who, order.key):
                 # a stop came between: its own debit stands, and needs no room beside itself
                 return self.counter.pay(bill, who, key=order.key, fresh=fresh)
             day = self.admission.reserve(order, bill)
@@ -299,14 +336,15 @@ class Desk:
                 self.admission.give_back(day, order)
             return paid
 
-    def _end(self, order: Order, text: str | None) -> None:
+    def _end(self, order: Order, text: str | None, keep: Callable[[Order], None]) -> None:
         """Keep an order with its outcome; None: it failed."""
         if text is not None:
             with self.ledger.glance():
                 order.left = self.counter.left(order.analyst)
-            self.orders.name_policy(order)
+            if order.fingerprint is None:
+                self.orders.name_policy(order)
         order.text, order.state = text, "failed" if text is None else "done"
-        self.orders.keep(order)
+        keep(order)
 
     async def _same(self, paid: Paid) -> Order | None:
         """Give the order of this process that runs under a debit which another one has found."""
@@ -322,6 +360,7 @@ class Desk:
         async def settle(text: str | None) -> None:
             if order.run is not None and order.run.overran:
                 await self.write(lambda: self.orders.keep_late(order))
+                order.run.tell()
             try:
                 await self.write(lambda: self._settle(order, paid, text))
             except LedgerError:
@@ -330,13 +369,11 @@ class Desk:
                 return
             order.ended.set()
 
-        async def again() -> None:
-            await self.write(lambda: self.counter.meter(paid))
-
         assert order.bill is not None  # it was kept before the debit
         order.run = Run(
             order.analyst, order.bill, order.bound if self.clocked else order.tick, order.tick,
-            settle, again, lambda: self._stops(order.tick), lambda: self._late.append(order.tick),
+            settle, lambda: _stops(order.tick, self._late), lambda: self._late.append(order.tick),
+            lambda: _stops(order.tick, self._told), lambda: self._told.append(order.tick),
         )  # fmt: skip
         self._live[paid.receipt.hash] = order
         while len(self._live) > _REMEMBERED and next(iter(self._live.values())).over:
@@ -348,7 +385,7 @@ class Desk:
             stored = self.counter.settle(paid, text).text
         except EngineError:
             stored = None
-        self._end(order, stored)
+        self._end(order, stored, self.orders.keep_state)
 
     def _follow(self, order: Order, other: Order, bill: Bill) -> None:
         async def wait() -> None:
@@ -481,23 +518,17 @@ class Desk:
             raise
         return {"id": order.id, "state": order.state, "decision": order.decided}
 
-    def _stops(self, tick: float) -> bool:
-        """Whether no run of a size may begin: too many missed their tick since an owner looked.
-
-        Smaller ones may go on, until one more of whatever size is late. It is asked when somebody
-        asks, and again when a worker is about to begin: what waits then fails unrun.
-        """
-        return self.braked and (len(self._late) > _LATE or tick >= min(self._late))
-
     @property
     def braked(self) -> bool:
         """Whether questions of some size are refused because too many missed their tick."""
-        return len(self._late) >= _LATE
+        return len(self._told) >= _LATE
 
     def acknowledge(self) -> None:
         """Let questions of a size be asked again of which some were not done in time."""
         self.orders.look_at_late()
         self._late.clear()
+        self._told.clear()
+        self.turns.ease()
 
     @property
     def overruns(self) -> int:
@@ -508,6 +539,16 @@ class Desk:
         """Hash of what an owner decides about: question, price, policy."""
         plans = [plan.lowered.query.hash for plan in bill.plans]
         return digest(canonical([order.id, plans, bill.cost.to_dict(), self.fingerprint]))
+
+
+def _stops(tick: float, late: Sequence[float]) -> bool:
+    """Whether no run of a size may begin: too many missed their tick since an owner looked.
+
+    Smaller ones may go on, until one more of whatever size is late. A worker that is about to
+    begin asks by all that is known; whoever asks or looks is told of a late run when it leaves,
+    at its tick, because the moment at which it failed is nobody's business.
+    """
+    return len(late) >= _LATE and (len(late) > _LATE or tick >= min(late))
 
 
 def check_key(key: str | None) -> str | None:

@@ -142,9 +142,17 @@ async def _say(send: Send, status: int, said: Mapping[str, Any]) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+_STRICT: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"), default=plain
+)
+
+
 def to_json(data: Mapping[str, Any]) -> bytes:
     """Write strict JSON."""
-    text = json.dumps(plain(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        text = _STRICT.encode(data)
+    except ValueError:  # a number that is not finite
+        text = _STRICT.encode(plain(data))
     return json_safe(text).encode()
 
 

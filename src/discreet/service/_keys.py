@@ -21,6 +21,7 @@ from typing import Any, Final
 from discreet._dataclass import dataclass
 from discreet._text import plain_str, quote
 from discreet.errors import Hint, ParameterError
+from discreet.service._errors import StateError
 from discreet.service._home import Home
 
 _SHAPE: Final = re.compile(r"dk_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -146,6 +147,18 @@ class Keys:
         for public in found:
             self._home.write("UPDATE keys SET revoked = ? WHERE id = ?", (_now(), public))
         return found
+
+    def check_not_last(self, key: Actor) -> None:
+        """Refuse an owner's key without which nobody decides what it decides; its host may."""
+        own = set(key.policies)
+        others = [a for a in self.all() if a.role is Role.OWNER and not a.revoked]
+        if key.role is Role.OWNER and not any(
+            not a.policies or (own and own <= set(a.policies)) for a in others if a.key != key.key
+        ):
+            raise StateError(
+                "this is the only owner's key in force: without it nobody decides here",
+                hint=f"on its host: discreet key revoke {key.key}",
+            )
 
     def find(self, text: str) -> Actor | None:
         """Give the owner of a key that is in force; None for anything else."""

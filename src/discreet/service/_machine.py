@@ -1,18 +1,83 @@
-"""How slow and how busy this machine is: measured on numbers that are not data.
+"""How slow and how busy this machine is, measured on numbers that are not data; its processors.
 
-It runs in a process of its own, at each start of a service, and loads nothing but the engine.
+Speed is measured in a process of its own, at each start of a service, which loads nothing but the
+engine.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
+from discreet._dataclass import dataclass
+
+SAFETY: Final = 2.0
+"""Bounds are so many times what the model of the work gives."""
 _REFERENCE: Final = 0.05
 """Processor time of what is measured, on the machine that the figures of ticks are from."""
 _BUSIEST: Final = 64.0
 _LAPS: Final = 6
+_FINEST: Final = 0.001
+"""Where processor time is limited or watched, its clock is as coarse as some milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """A machine, and how all workers share its processors; see :mod:`discreet.service._pool`."""
+
+    speed: tuple[float, float]
+    """How slow and how busy it is."""
+    processors: float
+    workers: int
+    policies: int
+
+    @property
+    def seats(self) -> int:
+        """Runs that may be underway at once."""
+        return max(1, int(self.processors))
+
+    @property
+    def stretch(self) -> float:
+        """For how many of its bounds a run has its seat.
+
+        More than one where there is less than a processor; down to a half, which is what the
+        model gives, where each policy has more workers than there are processors.
+        """
+        crowded = self.workers / self.policies / max(1.0, self.processors)
+        return max(1.0, 1 / self.processors) / min(max(1.0, crowded), SAFETY)
+
+    @property
+    def threads(self) -> int:
+        """Threads of each worker: no more than there are processors, in all."""
+        return max(1, self.seats // self.workers)
+
+
+def processors() -> float:
+    """Processors that this process may use: those it may run on, and its group's quota of time."""
+    try:
+        most = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        most = os.cpu_count() or 1
+    return min((float(most), *_quotas(Path("/"))))
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """Processor time for each second that this process's group and those above it may take."""
+    with suppress(OSError, ValueError, IndexError):
+        listed = (root / "proc/self/cgroup").read_text().splitlines()
+        own = next(x for x in listed if x.startswith("0::"))[3:].strip("/")
+        groups = root / "sys/fs/cgroup"
+        for group in (groups / own, *(groups / own).parents):
+            if not group.is_relative_to(groups):
+                return
+            with suppress(OSError, ValueError):  # the uppermost has none, and "max" is no number
+                quota, period = map(int, (group / "cpu.max").read_text().split())
+                yield quota / period
 
 
 def machine() -> tuple[float, float]:
@@ -48,7 +113,7 @@ class _Clock:
         """Processor time since the last lap."""
         now = (time.perf_counter(), time.process_time())
         wall, work = (after - before for before, after in zip(self._now, now, strict=True))
-        self.busy, self._now = max(self.busy, wall / work), now
+        self.busy, self._now = max(self.busy, wall / max(work, _FINEST)), now
         return work
 
 

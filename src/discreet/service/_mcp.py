@@ -20,7 +20,13 @@ from discreet import meaning
 from discreet._canonical import canonical, plain
 from discreet._exact import Number, decimal, show
 from discreet.answer import Answer, as_data
-from discreet.errors import BudgetExceededError, DiscreetError, Hint, ParameterError
+from discreet.errors import (
+    AwaitsOwnerError,
+    BudgetExceededError,
+    DiscreetError,
+    Hint,
+    ParameterError,
+)
 from discreet.service._errors import BusyError
 
 
@@ -42,6 +48,7 @@ class Tools:
         self._cap = decimal(cap, "cap")
         self._spent = Fraction(0)
         self._known: dict[str, dict[str, Any]] = {}
+        self._waits: dict[str, str] = {}  # keys of questions that an owner decides about
         self._lock = threading.Lock()
         self._turns = turns
 
@@ -63,35 +70,57 @@ class Tools:
             table.pop("source", None)
         return {"tables": plain(mapping["tables"])}
 
-    def preview(self, sql: str, epsilon: Number | None, within: Any) -> dict[str, Any]:
+    def preview(
+        self, sql: str, epsilon: Number | None, within: Any, delta: Number | None = None
+    ) -> dict[str, Any]:
         """Price a question; nothing is read or charged."""
-        quote = self._curator.preview(sql, **_offer(epsilon, within))
+        quote = self._curator.preview(sql, **_offer(epsilon, within, delta))
         return {"cost": quote.cost, "error": quote.error(), "left": quote.left,
+                "refused": quote.refused,
+                "needs_approval": getattr(quote, "needs_approval", False),
                 "conversation_left": show(self._cap - self._spent)}  # fmt: skip
 
-    def ask(self, sql: str, epsilon: Number | None, within: Any) -> dict[str, Any]:
-        """Ask and pay; the same question again is free."""
-        offer = _offer(epsilon, within)
+    def ask(
+        self, sql: str, epsilon: Number | None, within: Any, delta: Number | None = None
+    ) -> dict[str, Any]:
+        """Ask and pay; the same question again is free, and one that waits is looked for."""
+        offer = _offer(epsilon, within, delta)
         name = canonical([sql, plain(offer)])
         with self._lock:
             if name in self._known:
                 return self._known[name]
-            price = Fraction(self._curator.preview(sql, **offer).cost["epsilon"])
-            left = self._cap - self._spent
-            if price > left:
-                raise BudgetExceededError(
-                    f"this conversation may spend ε={show(self._cap)} and has ε={show(left)} left; "
-                    f"this question costs ε={show(price)}",
-                    hint=Hint("epsilon", show(left)) if left else "tell the person who started it",
-                )
-            self._spent += price  # before it runs: what fails stays paid
-            answer: Answer = self._curator.sql(sql, **offer)
+            price = Fraction(0) if name in self._waits else self._reserved(sql, offer)
+            answer = self._answer(name, sql, offer)
             if answer.cached:
                 self._spent -= price
             data: dict[str, Any] = plain(as_data(answer, "0.95", record=False))
             data["conversation_left"] = show(self._cap - self._spent)
             self._known[name] = data
             return data
+
+    def _reserved(self, sql: str, offer: Mapping[str, Any]) -> Fraction:
+        """Take a price from the cap, before the question runs: what fails stays paid."""
+        price = Fraction(self._curator.preview(sql, **offer).cost["epsilon"])
+        left = self._cap - self._spent
+        if price > left:
+            raise BudgetExceededError(
+                f"this conversation may spend ε={show(self._cap)} and has ε={show(left)} left; "
+                f"this question costs ε={show(price)}",
+                hint=Hint("epsilon", show(left)) if left else "tell the person who started it",
+            )
+        self._spent += price
+        return price
+
+    def _answer(self, name: str, sql: str, offer: Mapping[str, Any]) -> Answer:
+        """Ask; what waits for an owner is asked again by its key, and counts once."""
+        key = self._waits.pop(name, None)
+        try:
+            answer: Answer = self._curator.sql(sql, **offer, **({"key": key} if key else {}))
+        except AwaitsOwnerError as waits:
+            if isinstance(waits.hint, Hint):
+                self._waits[name] = str(dict(waits.hint.parameters)["key"])
+            raise waits.with_hint("ask the same again once an owner has decided") from None
+        return answer
 
     def budget(self) -> dict[str, Any]:
         """Say what is left, for the analyst and for this conversation."""
@@ -104,13 +133,16 @@ class Tools:
         return {"meaning": str(meaning.of(decimal(epsilon, "epsilon")))}
 
 
-def _offer(epsilon: Number | None, within: Mapping[str, Number] | None) -> dict[str, Any]:
+def _offer(
+    epsilon: Number | None, within: Mapping[str, Number] | None, delta: Number | None
+) -> dict[str, Any]:
     if (epsilon is None) == (within is None):
         raise ParameterError(
             "say what the question may cost, or how exact it must be: one of epsilon and within",
             hint=Hint("epsilon", "0.05"),
         )
-    return {"epsilon": epsilon} if within is None else {"within": within}
+    given = {"epsilon": epsilon, "within": within, "delta": delta}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 Find = Callable[[Mapping[str, str] | None], Tools]
@@ -155,18 +187,27 @@ def server(find: Find) -> Any:
         sql: str,
         epsilon: str | float | None = None,
         within: dict[str, float] | None = None,
+        delta: str | float | None = None,
     ) -> str:
-        """Price one SELECT without reading data: cost and expected error. Free."""
-        return refusing(ctx, lambda tools: tools.preview(sql, epsilon, within))
+        """Price one SELECT without reading data: cost, expected error, why it would be refused.
+
+        Free. needs_approval: whether it would wait for an owner. delta is for questions that a
+        refusal says need one.
+        """
+        return refusing(ctx, lambda tools: tools.preview(sql, epsilon, within, delta))
 
     def ask(
         ctx: Any,
         sql: str,
         epsilon: str | float | None = None,
         within: dict[str, float] | None = None,
+        delta: str | float | None = None,
     ) -> str:
-        """Ask one SELECT and pay for it: state epsilon, or margins per column in within."""
-        return refusing(ctx, lambda tools: tools.ask(sql, epsilon, within))
+        """Ask one SELECT and pay for it: state epsilon, or margins per column in within.
+
+        delta is for questions that a refusal says need one.
+        """
+        return refusing(ctx, lambda tools: tools.ask(sql, epsilon, within, delta))
 
     def budget(ctx: Any) -> str:
         """Say what is left of the privacy budget, in all and in this conversation. Free."""

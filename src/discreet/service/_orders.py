@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from itertools import islice
 from typing import Any, Final
 
 from discreet._canonical import canonical
@@ -87,7 +88,12 @@ class Order:
         return self.text
 
     def settle_by(self, bill: Bill) -> None:
-        """Keep what it is paid by, so that a later price or policy changes nothing."""
+        """Keep what it is paid by, so that a later price or policy changes nothing.
+
+        What records say of a plan is worked out here, once for equal questions, and goes along.
+        """
+        for plan in bill.plans:
+            _ = plan.lowered.query.hash, plan.lowered.target, plan.lowered.rows_of_one_unit
         self.bill = pickle.dumps(bill)
         self.union = None if bill.united is None else bill
 
@@ -203,7 +209,7 @@ class Orders:
             order.size = len(order.text)
         if order.size >= LONG:
             self._forget_long(order)
-        for id_ in list(self._recent)[: max(0, len(self._recent) - _REMEMBERED)]:
+        for id_ in list(islice(self._recent, max(0, len(self._recent) - _REMEMBERED))):
             if self._recent[id_].over:
                 self._recent.pop(id_, None)
 
@@ -232,6 +238,16 @@ class Orders:
             values,
         )
         self._remember(order)
+
+    def keep_state(self, order: Order) -> None:
+        """Write what has become of an order that was kept."""
+        changed = self._home.write(
+            "UPDATE orders SET state = ? WHERE id = ?", (order.state, order.id)
+        )
+        if changed:
+            self._remember(order)
+        else:  # the folder has lost it
+            self.keep(order)
 
     def keep_late(self, order: Order) -> None:
         """Write down that a run was not done at its tick."""

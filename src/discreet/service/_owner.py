@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
@@ -14,8 +14,8 @@ from discreet import policy as pol
 from discreet._exact import show
 from discreet.errors import DiscreetError, ParameterError
 from discreet.service import _api, _views
-from discreet.service._errors import GoneError, StateError, envelope
-from discreet.service._keys import Actor, Role
+from discreet.service._errors import GoneError, envelope
+from discreet.service._keys import Role
 from discreet.service._pages import Pages, read_form, redirect
 from discreet.service._sessions import Session
 
@@ -23,6 +23,8 @@ _DONE_COOKIE: Final = "discreet_done"
 _DONE: Final = {
     "approved": "Approved, and paid for.",
     "declined": "Declined; nothing was charged.",
+    "agreed": "You have agreed to it: the new total is on record, in both names.",
+    "disagreed": "Declined; the total stays what it was.",
     "raised": "The new total is on record.",
     "proposed": "Proposed: another owner must agree.",
     "shared": "The shares are on record.",
@@ -79,11 +81,14 @@ class OwnerPages:
 
     async def _decide(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
+        id_, approve = request.path_params["id_"], form.get("decision") == "approve"
+        asked = desk.orders.find(id_) is not None  # or a new total is proposed
         await desk.decide(
-            request.path_params["id_"], approve=form.get("decision") == "approve",
-            by=session.actor.name, reason=form.get("reason", "")[:2000], seen=form.get("seen", ""),
+            id_, approve=approve, by=session.actor.name, reason=form.get("reason", "")[:2000],
+            seen=form.get("seen", ""),
         )  # fmt: skip
-        return _done("approved" if form.get("decision") == "approve" else "declined")
+        words = ("approved", "declined") if asked else ("agreed", "disagreed")
+        return _done(words[0] if approve else words[1])
 
     async def _add_key(self, request: Request, session: Session) -> Response:
         form = await read_form(request)
@@ -96,14 +101,8 @@ class OwnerPages:
 
     async def _revoke(self, request: Request, session: Session) -> Response:
         form, id_ = await read_form(request), request.path_params["id_"]
-        mine = self._house.keys_of(session.actor)
-        key = next((a for a in mine if a.key == id_ and not a.revoked), None)
-        if key is not None and _last_owner(key, self._house.keys.all()):
-            raise StateError(
-                "this is the only owner's key in force: without it nobody decides here",
-                hint=f"on its host: discreet key revoke {id_}",
-            )
-        if key is not None and form.get("sure") != "yes":
+        key = self._house.revocable(id_, session.actor)
+        if form.get("sure") != "yes":
             return await self._page(request, session, revoking=key)
         self._house.revoke_key(id_, session.actor)
         return _done("revoked")
@@ -150,14 +149,6 @@ class OwnerPages:
         toml = self._house.draft(name, columns)
         return await self._page(request, session, toml=toml, name=name, columns=columns,
                                 checked=verdict(toml))  # fmt: skip
-
-
-def _last_owner(key: Actor, everybody: Sequence[Actor]) -> bool:
-    """Whether nobody else could decide what somebody with this key decides."""
-    others = (a for a in everybody if a.key != key.key and a.role is Role.OWNER and not a.revoked)
-    own = set(key.policies)
-    covered = any(not a.policies or (own and own <= set(a.policies)) for a in others)
-    return key.role is Role.OWNER and not covered
 
 
 def _done(what: str) -> Response:

@@ -428,6 +428,8 @@ def _stands(order: Order) -> str:
     if order.state == "waiting":
         kept = f"ε = {show(order.price)} is set aside, and nothing is charged before it"
         return f"It waits for an owner's decision: {kept}."
+    if order.state == "running" and order.run is not None and order.run.held:
+        return "Too many of its size were late: it is paid, and starts when the owner has looked."
     if order.state == "running":
         return f"It is running; such answers leave {order.tick:g} s after they start."
     if order.state == "failed":

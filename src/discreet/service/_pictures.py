@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from html import escape
 from typing import Any, Final
 
 from discreet._dataclass import dataclass
-from discreet._print import number
 from discreet._text import visible
 from discreet.answer import Answer
 from discreet.ledger import Balance, Line
 from discreet.meaning import Meaning
 
-_ROW: Final = 26
-_LETTER: Final = 10.5
+_ROW: Final = 30
+_LETTER: Final = 12.5
 """Width of a letter where a narrow screen makes them large."""
-_LABEL: Final = 22
+_LABEL: Final = 18
 """Letters of a label that are shown."""
+_TITLE: Final = 48
+"""Letters of an axis's title that are shown."""
 _WIDTH: Final = 640
+_EDGE: Final = 34
+"""Room behind the last line of an axis."""
+_ENDS: Final = 3
+"""Numbers of an axis that are shown even where there is little room."""
 _MOST: Final = 30
 _LINES: Final = 4
 _LONG: Final = 3653.0
+_TALL: Final = 150.0
 _FEW: Final = 3
 """Debits, and days, before which a rate is none."""
 
@@ -34,12 +40,14 @@ def error_bars(answer: Answer, confidence: str) -> list[tuple[str, str]]:
     rows, ends = answer.to_dicts()[:_MOST], answer.interval(confidence)[:_MOST]
     noisy = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
     labels = [", ".join(str(r[n]) for n in answer.columns if n not in noisy) or "all" for r in rows]
-    found = []
+    keys = visible(", ".join(n for n in answer.columns if n not in noisy))
+    level, found = f"{100 * float(confidence):.4g} %", []
     for name in noisy:
         values = [(r[name], *e[name]) for r, e in zip(rows, ends, strict=True)]
         if values and all(_finite(v) for v in values):
             part = "" if len(answer) <= _MOST else f": the first {_MOST} of {len(answer)} rows"
-            found.append((f"{visible(name)}{part}", _bars(visible(name), labels, values)))
+            bars = _bars(visible(name), keys, level, labels, values)
+            found.append((f"{visible(name)}{part}", bars))
     return found
 
 
@@ -56,30 +64,91 @@ def _finite(values: tuple[Any, ...]) -> bool:
     return all(isinstance(v, int | float) and math.isfinite(v) for v in values)
 
 
-def _bars(name: str, labels: Sequence[str], values: Sequence[tuple[Any, ...]]) -> str:
-    low = min(0.0, *(v[1] for v in values))
-    high = max(0.0, *(v[2] for v in values))
+def round_steps(low: float, high: float, room: float) -> list[tuple[float, str]]:
+    """Round numbers from at most `low` to at least `high`, as many as there is room for in words.
+
+    >>> [text for _, text in round_steps(0, 109, 500)]
+    ['0', '20', '40', '60', '80', '100', '120']
+    >>> [text for _, text in round_steps(-0.03, 0.4, 300)]
+    ['−0.2', '0.0', '0.2', '0.4']
+    """
+    span = (high - low) or 1.0
+    power = math.floor(math.log10(span)) - 1
+    while True:
+        for first in (1, 2, 5):
+            step = first * 10.0**power
+            ends = range(math.floor(low / step), max(math.ceil(high / step), 1) + 1)
+            if len(ends) > room / _LETTER:
+                continue
+            texts = [_written(k * step, -power) for k in ends]
+            if len(texts) * (max(map(len, texts)) + 2) * _LETTER <= room or len(texts) <= _ENDS:
+                return [(k * step, text) for k, text in zip(ends, texts, strict=True)]
+        power += 1
+
+
+def axis(low: float, high: float, room: float) -> tuple[float, float, list[tuple[float, str]]]:
+    """Ends of an axis a little beyond `low` and `high`, and round numbers between them.
+
+    >>> low, high, steps = axis(-16, 1196, 369)
+    >>> low, high, [text.replace("\u2009", " ") for _, text in steps]
+    (-100.0, 1200.0, ['0', '500', '1 000'])
+    """
+    span = (high - low) or 1.0
+    power = math.floor(math.log10(span)) - 1
+    for tens, first in ((p, f) for p in (power, power + 1) for f in (1, 2, 5)):
+        step = first * 10.0**tens
+        start, end = math.floor(5 * low / step), math.ceil(5 * high / step)  # in fifths of a step
+        places = range(-(-start // 5), end // 5 + 1)
+        steps = [(k * step, _written(k * step, -tens)) for k in places]
+        wide = (max((len(text) for _, text in steps), default=0) + 1) * _LETTER
+        if len(steps) > 1 and wide <= room * 5 / (end - start):
+            return start * step / 5, end * step / 5, steps
+    steps = round_steps(low, high, room)  # few numbers have room: the ends are among them
+    return steps[0][0], steps[-1][0], steps
+
+
+def _written(value: float, decimals: int) -> str:
+    text = f"{value:,.{max(0, decimals)}f}".replace(",", "\u2009")
+    return text.replace("-", "−") if value else text.lstrip("-")
+
+
+def _title(text: str, x: float, y: float, anchor: str) -> str:
+    shown = escape(shortened(text, _TITLE))
+    return f'<text class="title" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{shown}</text>'
+
+
+def _bars(
+    name: str, keys: str, level: str, labels: Sequence[str], values: Sequence[tuple[Any, ...]]
+) -> str:
     left = 12 + _LETTER * min(_LABEL, max(map(len, labels)))
-    scale = (_WIDTH - left - 20) / ((high - low) or 1.0)
+    wide = _WIDTH - left - _EDGE
+    least, most = min(0.0, *(v[1] for v in values)), max(0.0, *(v[2] for v in values))
+    low, high, steps = axis(least, most, wide)
 
     def x(value: float) -> str:
-        return f"{left + (value - low) * scale:.1f}"
+        return f"{left + (value - low) * wide / (high - low):.1f}"
 
-    height = _ROW * len(values) + 24
+    bottom = _ROW * (len(values) + 1)
     said = f"{escape(name)} with its intervals; the table says the same"
     parts = [
-        f'<svg class="chart" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{said}">',
-        f'<line class="axis" x1="{x(0)}" x2="{x(0)}" y1="0" y2="{height - 20}"/>',
+        f'<svg class="chart" viewBox="0 0 {_WIDTH} {bottom + 2 * _ROW}" role="img"',
+        f' aria-label="{said}">',
+        _title(keys, 4, _ROW - 8, "start"),
+        _title(f"{name}, with its {level} interval", _WIDTH - 4, bottom + 2 * _ROW - 8, "end"),
     ]
+    for value, shown in steps:
+        kind = "axis" if value else "axis zero"
+        inside = min(float(x(value)), _WIDTH - _LETTER * len(shown) / 2)
+        parts.append(
+            f'<line class="{kind}" x1="{x(value)}" x2="{x(value)}" y1="{_ROW}" y2="{bottom}"/>'
+            f'<text class="tick" x="{inside:.1f}" y="{bottom + _ROW - 8}">{shown}</text>'
+        )
     for i, (label, (value, start, end)) in enumerate(zip(labels, values, strict=True)):
-        y = i * _ROW + 14
+        y = _ROW * (i + 1) + _ROW // 2
         shown = escape(visible(shortened(label, _LABEL)))
-        parts.append(f'<text class="label" x="{left - 8:g}" y="{y + 4}">{shown}</text>')
+        parts.append(f'<text class="label" x="{left - 8:g}" y="{y + 6}">{shown}</text>')
         parts.append(f'<line class="bar" x1="{x(start)}" x2="{x(end)}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<circle class="point" cx="{x(value)}" cy="{y}" r="4"/>')
-    for value, kind in ((low, "tick"), (high, "tick last")):
-        shown = escape(number(float(round(value))).replace("-", "−"))
-        parts.append(f'<text class="{kind}" x="{x(value)}" y="{height - 4}">{shown}</text>')
+        parts.append(f'<circle class="point" cx="{x(value)}" cy="{y}" r="5"/>')
     return "".join([*parts, "</svg>"])
 
 
@@ -157,38 +226,52 @@ def timeline(spent: Sequence[Spent]) -> str:
         before = steps[-1][1] if steps else 0.0
         steps.append((_moment(s.when).timestamp(), before + float(s.price)))
     shown = sorted(by, key=lambda who: -by[who][-1][1])[:_LINES]
-    moments = [t for who in shown for t, _ in by[who]]
-    first, last = min(moments, default=0.0), max(moments, default=1.0)
-    most = max((by[who][-1][1] for who in shown), default=0.0)
     said = ", ".join(f"{who or 'nobody named'} {by[who][-1][1]:.4g}" for who in shown) or "nothing"
     label = f"Spending over time: {escape(visible(said))}; the table says the same"
-    left, tall, bottom = 70, 140.0, 160.0
-    wide = _WIDTH - 20 - left
+    tall = _ROW * (3 + len(shown)) + 10 + _TALL
+    head = f'<svg class="steps" viewBox="0 0 {_WIDTH} {tall:g}" role="img" aria-label="{label}">'
+    return f"{head}{_stairs({who: by[who] for who in shown}) if shown else ''}</svg>"
+
+
+def _stairs(by: Mapping[str, Sequence[tuple[float, float]]]) -> str:
+    moments = [t for steps in by.values() for t, _ in steps]
+    first, last = min(moments), max(moments)
+    marks = round_steps(0.0, max(steps[-1][1] for steps in by.values()), _TALL * _LETTER / 7)
+    left = 16 + _LETTER * max(len(text) for _, text in marks)
+    top, right = _ROW * (1 + len(by)) + 10, _WIDTH - _EDGE
+    bottom = top + _TALL
 
     def x(t: float) -> float:
-        return left + wide * (t - first) / ((last - first) or 1.0)
+        return left + (right - left) * (t - first) / ((last - first) or 1.0)
+
+    def y(value: float) -> float:
+        return bottom - _TALL * value / marks[-1][0]
 
     parts = [
-        f'<svg class="steps" viewBox="0 0 {_WIDTH} 190" role="img" aria-label="{label}">',
-        f'<line class="axis" x1="{left}" x2="{_WIDTH - 20}" y1="{bottom:g}" y2="{bottom:g}"/>',
-        f'<line class="axis" x1="{left}" x2="{left}" y1="{bottom - tall:g}" y2="{bottom:g}"/>',
+        _title("ε spent so far", 4, top - 20, "start"),
+        _title("time (UTC)", right, bottom + 2 * _ROW - 8, "end"),
     ]
-    for value, y in ((most, bottom - tall), (0.0, bottom)) if shown else ():
-        parts.append(f'<text x="{left - 6}" y="{y + 5:g}" text-anchor="end">ε {value:.3g}</text>')
-    for i, who in enumerate(shown):
-        path = f"M{left} {bottom:g}"
-        for t, value in by[who]:
-            path += f"H{x(t):.1f}V{bottom - tall * value / (most or 1.0):.1f}"
-        parts.append(f'<path class="line line{i}" d="{path}H{_WIDTH - 20}"/>')
-        parts.append(f'<text class="label{i}" x="{left + 8}" y="{14 + 16 * i}">'
-                     f"{escape(visible(who[:30] or 'nobody named'))}: "
-                     f"ε = {by[who][-1][1]:.4g}</text>")  # fmt: skip
+    for value, text in marks:
+        parts.append(
+            f'<line class="axis" x1="{left:g}" x2="{right}" y1="{y(value):.1f}" '
+            f'y2="{y(value):.1f}"/><text x="{left - 8:g}" y="{y(value) + 6:.1f}" '
+            f'text-anchor="end">{text}</text>'
+        )
+    for i, (who, steps) in enumerate(by.items()):
+        path = "".join(f"H{x(t):.1f}V{y(value):.1f}" for t, value in steps)
+        named = f"{escape(visible(who[:30] or 'nobody named'))}: ε = {steps[-1][1]:.4g}"
+        at = _ROW * i + 16
+        parts.append(
+            f'<path class="line line{i}" d="M{left:g} {bottom:g}{path}H{right}"/>'
+            f'<line class="line line{i}" x1="4" x2="44" y1="{at}" y2="{at}"/>'
+            f'<text x="54" y="{at + 6}">{named}</text>'
+        )
     ends = [dt.datetime.fromtimestamp(at, dt.UTC).isoformat(" ") for at in (first, last)]
     # as much as tells them apart: days, minutes or seconds
     size = next((n for n in (10, 16) if ends[0][:n] != ends[1][:n]), 19)
-    for place, anchor, end in zip((left, _WIDTH - 20), ("start", "end"), ends, strict=True):
-        if shown:
-            parts.append(
-                f'<text x="{place}" y="180" text-anchor="{anchor}">{end[:size]} UTC</text>'
-            )
-    return "".join([*parts, "</svg>"])
+    for place, anchor, end in zip((left, right), ("start", "end"), ends, strict=True):
+        parts.append(
+            f'<text x="{place:g}" y="{bottom + _ROW - 6:g}" text-anchor="{anchor}">'
+            f"{end[:size]}</text>"
+        )
+    return "".join(parts)

@@ -6,25 +6,39 @@ or not; the outcome leaves at the question's tick, which is not before that. So 
 long is a function of plans and of the moments of asking. Questions are taken analyst by
 analyst in turn, each analyst's own in their order.
 
-*Whose fault.* A worker takes its runs one after the other, and is ended by its own clock, which
-counts processor time, as soon as a run has taken more than its bound. So that a run fails for
-being late depends on its own work alone:
+*Nobody is promised what is not there.* Where runs compute in their workers, a place begins a bound
+only with one of as many *seats* as the machine has processors, which all policies of a service
+share. A worker has one thread where there are more workers than processors, else no
+more than its share of them; and it is ended by its own clock, which counts processor time, as
+soon as a run has taken more than its bound :math:`b`. So:
 
-1. Runs :math:`j, …, k` that a place hands to its worker without a pause have been started by the
-   timetable :math:`b_j, …, b_{k-1}` apart and take :math:`b_i` of processor time each, at most.
-   When run :math:`k` starts, its worker is therefore behind by no more than the time
-   for which the machine kept the processor from it, whatever the runs before it have found.
-2. One that its worker has not begun at its tick, or has begun in the second half of it, did
-   nothing to deserve to fail: it starts again at the next place, and what its worker was busy
-   with is counted as late.
-3. One that is ended at its tick had half of it, four bounds or more, and its worker to itself.
+1. As long as workers get the processors, no run is behind another: at most as many are underway as
+   there are processors, each has one for itself and is done, or ended, :math:`b` seconds after it
+   was started, when its seat goes to the next. By induction that holds for any row of questions,
+   any number of workers and whatever the runs find. Such a row makes nobody late. An owner who
+   asks for more workers than processors has the seats given on sooner, after half a bound at the
+   least: that is what the model gives (:mod:`._ticks`), so the same holds for runs that keep to it.
+2. What else the machine does lives on what runs leave of their bounds, a half and more of honest
+   ones. Where that is not enough the timetable *slips*: at its tick a run has not been begun, or
+   only in the second half of it. Then everything that is not begun is taken back, what was begun
+   so late gets a new tick, and from then on, until an owner looks, places are taken for twice as
+   long. A slip depends on the work of the runs before it, so it is counted as late: once, and not
+   for each that waits, because all that anybody sees of it is that moment.
+3. A run that is ended at its tick was begun in the first half of it: it had four bounds or more.
 
-What a run that is ended leaves behind is the time in which its worker is replaced. Those behind
-it start again after that: they tell what its own failure tells, and nothing else. An engine
-that computes in another process has no such clock: there a place is taken for the tick itself,
-so that nobody is ever behind anybody. Where this process itself wakes up late for
-a tick, the outcome leaves as late again, done or not: a machine that stands still for a moment
-gives its workers that moment back.
+*Who pays, and who fails.* A run that takes more than its bound, fails for memory or disk, or is
+ended at its tick fails, is counted, and its worker is replaced, whatever state it is in. That
+begins when its place would have been free anyway, so whoever waits behind it is told that it
+failed, and not when. Those start again, and pay nothing: what they
+had begun to compute nobody has seen, at most one run of a debit has an outcome, and that is
+all there is to see but the moment, which is the counted bit. So does a run whose worker
+dies by no hand of ours, once; the second time it fails. Where so much was late that nothing of a
+size begins any more, what waits is held, unrun, and starts when an owner has looked.
+
+An engine that computes in another process has no such clock, and no seats: there a place is
+taken for the tick itself, so that nobody is ever behind anybody. Where this process itself wakes
+up late for a tick, the outcome leaves as late again, done or not: a machine that stands still
+for a moment gives its workers that moment back.
 """
 
 from __future__ import annotations
@@ -39,7 +53,6 @@ import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import islice
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -56,6 +69,10 @@ _STANDSTILL: Final = 0.1
 _CLOCK: Final = getattr(signal, "SIGPROF", 0)
 _MOVING: Final = 600.0
 """Seconds for which a run tries places whose workers do not come to it."""
+_MANY: Final = 1 << 16
+"""Seats where processors do not limit how many runs are underway."""
+_WIDEST: Final = 8.0
+"""How much longer than its bound a place is taken, at most: bounds fit under ticks so often."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,28 +86,61 @@ class Run:
     tick: float
     settle: Callable[[str | None], Coroutine[Any, Any, None]]
     """Called at the tick with the outcome; None: it failed, or was not done in time."""
-    again: Callable[[], Coroutine[Any, Any, None]]
-    """Called before the run begins a second time; raises if that cannot be paid for."""
     stopped: Callable[[], bool] = lambda: False
-    """Asked when a worker is about to begin it: whether it is not to run any more."""
+    """Asked when a worker is about to begin it: whether it waits until an owner has looked."""
     late: Callable[[], None] = lambda: None
-    """Called once, as soon as it is known that it is late."""
+    """Called as soon as it is known that something is late for which it stands."""
+    barred: Callable[[], bool] = lambda: False
+    """Asked by whoever looks: whether it is known to everybody that it is not to run."""
+    told: Callable[[], None] = lambda: None
+    """Called when everybody may know what is late: at its tick."""
     started: asyncio.Event = field(default_factory=asyncio.Event)
+    free: float = 0.0
+    """When its place is free again, on the loop's clock; known once it has started."""
     release: float = 0.0
-    """When it leaves, on the loop's clock; known once it has started."""
+    """When it leaves, by the same clock."""
+    begun: float | None = None
+    """When its worker began it; None: not since it was started."""
     outcome: asyncio.Future[bytes] | None = None
+    leaving: asyncio.Task[None] | None = None
     moving: float = 0.0
     """Seconds that it has spent at places whose workers did not come to it."""
     overran: bool = False
     """Whether it was ended by its clock, or at its tick, or for memory, or kept others."""
-    begun: float = 0.0
-    """When its worker began it, on the loop's clock."""
+    known: bool = False
+    """Whether everybody may know that."""
 
     def overrun(self) -> None:
         """Count it as late, once."""
         if not self.overran:
-            self.overran = True
-            self.late()
+            self.slipped()
+
+    def slipped(self) -> None:
+        """Count a slip of the timetable for which it stands."""
+        self.overran = True
+        self.late()
+
+    def tell(self) -> None:
+        """Let everybody know that it is late, once."""
+        if not self.known:
+            self.known = True
+            self.told()
+
+    def wait(self) -> None:
+        """Wait to be started, for the first time or again: nothing leaves."""
+        if self.leaving is not None and self.leaving is not asyncio.current_task():
+            self.leaving.cancel()
+        self.started.clear()
+
+    @property
+    def held(self) -> bool:
+        """Whether it starts only when an owner has looked at what was late."""
+        return not self.started.is_set() and self.barred()
+
+    @property
+    def held_up(self) -> bool:
+        """Whether its worker has begun it, but only in the second half of its tick."""
+        return self.begun is not None and self.begun > self.release - self.tick / 2
 
     @property
     def allowance(self) -> float:
@@ -183,11 +233,19 @@ class Worker:
 
 
 class Turns:
-    """What waits for a place: analysts take turns, each with their own questions in order."""
+    """What waits for a place: analysts take turns, each with their own questions in order.
 
-    def __init__(self) -> None:
+    `seats` are processors, shared with other policies; `stretch` is how much longer than its bound
+    a run has its place.
+    """
+
+    def __init__(self, stretch: float = 1.0) -> None:
         self._waiting: OrderedDict[str, deque[Run]] = OrderedDict()
         self._any = asyncio.Event()
+        self.seats = asyncio.Semaphore(_MANY)
+        self._least = self.stretch = stretch
+        self.places: list[Place] = []
+        self._held: list[Run] = []
 
     def put(self, run: Run, *, first: bool = False) -> None:
         """Add a run at the end of its analyst's own; or before everybody's."""
@@ -206,18 +264,45 @@ class Turns:
     def before(self, analyst: str) -> float:
         """Seconds for which places are taken by what comes before somebody's next question."""
         turn = self.count(analyst) + 1
-        return sum(run.bound for own in self._waiting.values() for run in islice(own, turn))
+        bounds = sum(run.bound for own in self._waiting.values() for run in islice(own, turn))
+        return self.stretch * bounds
 
     async def get(self) -> Run:
-        """Take the next one, and send its analyst to the end of the line."""
-        while not self._waiting:
-            self._any.clear()
-            await self._any.wait()
+        """Take the next one, and a seat, and send its analyst to the end of the line."""
+        while True:
+            while not self._waiting:
+                self._any.clear()
+                await self._any.wait()
+            await self.seats.acquire()
+            if self._waiting:
+                break
+            self.seats.release()  # somebody else was quicker
         analyst, own = self._waiting.popitem(last=False)
         run = own.popleft()
         if own:
             self._waiting[analyst] = own
         return run
+
+    def slip(self, run: Run) -> None:
+        """Begin the timetable anew, with more room; see the module. It is counted, by a run."""
+        run.slipped()
+        run.known = True
+        run.told()  # it is a tick: everybody sees it
+        self.stretch = min(2 * self.stretch, _WIDEST * self._least)
+        again = [(place, other) for place in self.places for other in place.anew()]
+        for place, other in sorted(again, key=lambda x: x[1].free, reverse=True):
+            place.back(other)
+
+    def hold(self, run: Run) -> None:
+        """Keep a run that is not to begin until an owner has looked."""
+        run.wait()
+        self._held.append(run)
+
+    def ease(self) -> None:
+        """Let what was held start, and take places for bounds alone again: an owner has looked."""
+        self.stretch = self._least
+        while self._held:
+            self.put(self._held.pop(), first=True)
 
 
 class Place:
@@ -231,8 +316,14 @@ class Place:
         self._worker = worker
         self._setup = setup
         self._turns = turns
+        turns.places.append(self)
         self._started: deque[Run] = deque()
         self._any = asyncio.Event()
+        self._open = asyncio.Event()
+        """Whether it takes questions: its worker is there, or cannot be had."""
+        self._open.set()
+        self._away = False
+        """Whether its worker is being replaced."""
         self._running: Run | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="worker")
         self._releases: set[asyncio.Task[None]] = set()
@@ -246,16 +337,28 @@ class Place:
         """Start one run after the other, by bounds alone."""
         loop = asyncio.get_running_loop()
         while True:
+            await self._open.wait()
             run = await self._turns.get()
-            now = loop.time()
-            run.outcome, run.release = loop.create_future(), now + run.tick
-            run.started.set()
-            self._started.append(run)
-            self._any.set()
-            task = asyncio.create_task(self._leave(run))
-            self._releases.add(task)
-            task.add_done_callback(self._releases.discard)
-            await asyncio.sleep(now + min(run.bound, run.tick) - loop.time())
+            try:
+                if self._open.is_set():
+                    self._start(run)
+                    await asyncio.sleep(run.free - loop.time())
+                else:
+                    self._turns.put(run, first=True)
+            finally:
+                self._turns.seats.release()
+
+    def _start(self, run: Run) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        run.outcome, run.begun, run.release = loop.create_future(), None, now + run.tick
+        run.free = now + min(run.bound * self._turns.stretch, run.tick)
+        run.started.set()
+        self._started.append(run)
+        self._any.set()
+        run.leaving = asyncio.create_task(self._leave(run))
+        self._releases.add(run.leaving)
+        run.leaving.add_done_callback(self._releases.discard)
 
     async def _work(self) -> None:
         """Hand what has started to the worker, as fast as it can."""
@@ -267,25 +370,26 @@ class Place:
             outcome = run.outcome
             assert outcome is not None
             if run.stopped():
-                outcome.set_result(FAILED)
+                self._turns.hold(run)
                 continue
             self._running, run.begun = run, asyncio.get_running_loop().time()
             said = await self._said(run)
-            if said is None and not outcome.done() and not run.overran:  # not by our hand
-                try:
-                    await run.again()
-                    said = None if outcome.done() else await self._said(run)
-                except DiscreetError:
-                    pass  # it fails at its tick
-            if self._running is run:
-                self._running = None
-            if not outcome.done():
-                if said is None or said[:1] != DONE:
+            self._running = None
+            failed = said is None or said[:1] != DONE
+            if outcome.done():  # it was ended, by its clock or at its tick
+                failed = True
+            elif said is None and not run.overran:  # its worker has died by no hand of ours
+                run.overrun()
+                self.back(run)
+            else:
+                if failed:
                     run.overrun()  # of memory or disk: a bit about the data, as being late is
-                outcome.set_result(FAILED if said is None else said)
+                outcome.set_result(said or FAILED)
+            if failed:
+                await self._replace(run.free)
 
     async def _said(self, run: Run) -> bytes | None:
-        """Give what the worker says; None: it has ended, and there is another one."""
+        """Give what the worker says; None: it has ended."""
         loop = asyncio.get_running_loop()
         ask = self._worker.ask
         try:
@@ -294,60 +398,79 @@ class Place:
             note("worker gone", policy=self._setup.policy.identity)
         if await loop.run_in_executor(self._thread, lambda: self._worker.overran):
             run.overrun()
+            if run.outcome is not None and not run.outcome.done():
+                run.outcome.set_result(FAILED)
+        return None
+
+    async def _replace(self, free: float) -> None:
+        """Get another worker, not before the place would be free; those behind start again."""
+        loop = asyncio.get_running_loop()
+        self._away = True
+        self._open.clear()
+        await asyncio.sleep(free - loop.time())
         while True:
             try:
                 self._worker = await loop.run_in_executor(self._thread, self._another)
             except DiscreetError as error:
                 note("worker does not start", error, policy=self._setup.policy.identity)
+                self._open.set()  # whoever waits too long for it fails in the end
                 await asyncio.sleep(5)
             else:
-                return None
+                break
+        self._away = False
+        self._open.set()
+        for run in reversed(self.anew()):
+            self.back(run)
 
     def _another(self) -> Worker:
+        self._worker.kill()
         worker = Worker(self._setup)
         worker.ready()
         return worker
 
     async def _leave(self, run: Run) -> None:
         """Wait for the tick, whatever happens, and let the outcome go."""
-        loop = asyncio.get_running_loop()
-        await asyncio.sleep(run.release - loop.time())
-        late = loop.time() - run.release
-        if late > _STANDSTILL:  # whatever kept this process waiting may have kept the worker, too
-            await asyncio.sleep(late)
-        assert run.outcome is not None
-        text = None
-        if run.outcome.done():
-            said = run.outcome.result()
-            text = said[1:].decode() if said[:1] == DONE else None
-        elif run in self._started:
-            self._started.remove(run)
-            if self._running is not None and self._running is not run:
-                self._running.overrun()
-            if self._moved(run):
-                return
-        else:
-            run.outcome.cancel()
+        outcome = run.outcome
+        assert outcome is not None
+        await _tick(run)
+        while (
+            not outcome.done() and run.begun is not None and run.begun > run.release - run.tick / 2
+        ):
+            self._turns.slip(run)
+            await _tick(run)
+        if not outcome.done() and run.begun is None:
+            if self._away:
+                self._started.remove(run)
+                self.back(run)
+            else:
+                self._turns.slip(self._running or run)
+            if not outcome.done():
+                return  # it starts again
+        if not outcome.done():
+            outcome.set_result(FAILED)
             self._worker.kill()
-            if self._running is run:
-                self._running = None  # while there is no worker, nobody is kept by this run
-            if run.begun > run.release - run.tick / 2:
-                with suppress(DiscreetError):
-                    await run.again()
-                    if self._moved(run):
-                        return
             run.overrun()
             note("run not done at its tick", policy=self._setup.policy.identity)
-        await run.settle(text)
+        said = outcome.result()
+        await run.settle(said[1:].decode() if said[:1] == DONE else None)
 
-    def _moved(self, run: Run) -> bool:
-        """Let a run that did nothing to deserve to fail start again, unless it has too often."""
+    def anew(self) -> list[Run]:
+        """Give back what has not been begun; what began too late has a new tick, from now on."""
+        if self._running is not None and self._running.held_up:
+            self._running.release = asyncio.get_running_loop().time() + self._running.tick
+        found = list(self._started)
+        self._started.clear()
+        return found
+
+    def back(self, run: Run) -> None:
+        """Let a run start again that did nothing to deserve to fail; unless it has too often."""
+        assert run.outcome is not None
         run.moving += run.tick
         if run.moving >= _MOVING:
-            return False
-        run.started.clear()
+            run.outcome.set_result(FAILED)
+            return
+        run.wait()
         self._turns.put(run, first=True)
-        return True
 
     async def close(self) -> None:
         """Stop; what is underway is taken up at the next start."""
@@ -355,3 +478,12 @@ class Place:
             task.cancel()
         self._worker.kill()
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+async def _tick(run: Run) -> None:
+    """Wait until a run leaves; where this process stood still, as long again."""
+    loop = asyncio.get_running_loop()
+    while (left := run.release - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off meanwhile
+        await asyncio.sleep(left)
+    if (late := loop.time() - run.release) > _STANDSTILL:
+        await asyncio.sleep(late)  # whatever kept this process may have kept the worker, too

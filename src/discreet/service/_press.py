@@ -1,4 +1,8 @@
-"""Writing answers out: long ones keep neither the loop nor other people's short ones waiting."""
+"""Writing answers out: long ones keep neither the loop nor other people's short ones waiting.
+
+The shortest are written at once: that takes less than a millisecond, and a thread would need
+the interpreter for as long.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ from discreet.service._orders import LONG, Order
 T = TypeVar("T")
 
 _THREADS: Final = 2
+_SHORT: Final = 2 << 10
+"""Letters of an outcome that is written at once, at most."""
 _WAITING: Final = 8
 """Long answers that one analyst may have written out, or waiting for it, at the same time."""
 _KEPT: Final = 32 << 20
@@ -34,6 +40,8 @@ class Press:
         """Do what takes as long as an answer is."""
         if order.text is None:
             await asyncio.to_thread(order.outcome)
+        if order.text is not None and max(order.size, len(order.text)) <= _SHORT:
+            return work()
         if order.size < LONG:
             return await asyncio.to_thread(work)
         who = order.analyst

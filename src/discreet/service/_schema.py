@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from discreet.service._errors import STATUSES, RequestError
 
 _LONGEST_SQL: Final = 20_000
 _MOST_QUESTIONS: Final = 100
+_UNFIT: Final = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ def _text(longest: int) -> Callable[[str, Any], str]:
     def read(name: str, value: Any) -> str:
         if not isinstance(value, str) or not 0 < len(value) <= longest:
             raise RequestError(f"{name} must be a text of 1 to {longest} characters")
-        if any("\ud800" <= c <= "\udfff" for c in value) or "\0" in value:
+        if _UNFIT.search(value):
             raise RequestError(f"{name} holds a NUL or half of a surrogate pair")
         return value
 

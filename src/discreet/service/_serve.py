@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -27,8 +28,9 @@ from discreet.service._desk import UNDECLARED, Desk
 from discreet.service._home import Home
 from discreet.service._http import App
 from discreet.service._keys import Keys
+from discreet.service._machine import Crowd, processors
 from discreet.service._oidc import Provider, rules
-from discreet.service._pool import Place, Worker, machine
+from discreet.service._pool import Place, Turns, Worker, machine
 from discreet.service._rehearsal import Rehearsal
 from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
@@ -68,19 +70,24 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
     """Open policies, ledgers and workers; close them at the end."""
     if not policies:
         raise ParameterError("a service needs a policy", hint="discreet serve people.toml")
-    if options.workers > _CROWD * _cores():
+    most = _CROWD * max(1, int(processors()))
+    if options.workers > most:
         raise ParameterError(
-            f"{options.workers} workers on {_cores()} processors would keep each other from being "
-            "done in time",
-            hint=f"--workers {_CROWD * _cores()}",
+            f"{options.workers} workers on {most // _CROWD} processors would keep each other from "
+            "being done in time",
+            hint=f"--workers {most}",
         )
     if len(policies) > 1 and (options.ledger or options.source):
         raise ParameterError("with several policies, each states its own source and ledger")
-    speed = machine()  # before workers are there to be in each other's way
+    # measured before workers are there to be in each other's way
+    crowd = Crowd(machine(), processors(), options.workers * len(policies), len(policies))
+    seats = asyncio.Semaphore(crowd.seats)
     with ExitStack() as stack:
         desks: dict[str, Desk] = {}
         for path in policies:
-            desk = _desk(path, home, options, speed, stack)
+            desk = _desk(path, home, options, crowd, stack)
+            if desk.clocked:
+                desk.turns.seats = seats
             if desk.name in desks:
                 raise ParameterError(f"two policies are called {desk.name!r}")
             desks[desk.name] = desk
@@ -92,13 +99,11 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         yield house
 
 
-def _desk(
-    path: Path, home: Home, options: Options, speed: tuple[float, float], stack: ExitStack
-) -> Desk:
+def _desk(path: Path, home: Home, options: Options, crowd: Crowd, stack: ExitStack) -> Desk:
     policy = pol.load(path)
     setup = Setup(
         policy, options.source, options.memory << 20, options.spill, _ticks.GRID[-1],
-        str(path.resolve().parent), max(1, _cores() // options.workers),
+        str(path.resolve().parent), crowd.threads,
     )  # fmt: skip
     workers = [Worker(setup) for _ in range(options.workers)]
     for worker in workers:
@@ -106,19 +111,16 @@ def _desk(
     found = [worker.ready() for worker in workers]
     engine = engines.Described(found[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
-    desk = Desk(Counter(curator), home, speed[0], options.undeclared, busy=speed[1])
+    slowness, busy = crowd.speed
+    desk = Desk(Counter(curator), home, slowness, options.undeclared, busy=busy)
     desk.clocked = all(ready.clocked for ready in found)
+    if desk.clocked:
+        desk.turns = Turns(stretch=crowd.stretch)
+        desk.abreast = crowd.processors / crowd.policies
+        desk.memory, desk.threads = setup.memory, setup.threads
     desk.rehearsal = Rehearsal(setup)
     desk.places = [Place(worker, setup, desk.turns) for worker in workers]
     return desk
-
-
-def _cores() -> int:
-    """Processors that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
-        return os.cpu_count() or 1
 
 
 def serve(

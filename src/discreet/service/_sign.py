@@ -3,7 +3,8 @@
 What is signed are named fields in their one spelling: ``discreet-answer-v1``, a zero byte, and
 canonical JSON. The signature lists their names; one that lists none, of an older service, is about
 id, line, policy and records. Everything else that an answer says follows from its records:
-:func:`verified` works it out again, and names what neither is signed nor follows.
+:func:`verified` works it out again, wherever in the file it stands, and refuses what says
+otherwise, and a field of an answer's name that nothing signed decides. Other fields it names.
 """
 
 from __future__ import annotations
@@ -30,6 +31,13 @@ _CHOICES: Final = ("confidence", "simultaneous")
 """What a reader chooses: the intervals are worked out for it."""
 _WORDS: Final = ("covers",)
 """Worked out, but another version may say the same in other words."""
+_FIELDS: Final = frozenset(
+    {*_LEAST, *_WHOSE, *_CHOICES, *_WORDS, "answers", "asked", "columns", "cost", "dummy",
+     "intervals", "paid", "question", "record", "result", "rows", "state", "tick"}
+)  # fmt: skip
+"""Names under which a reader would look for what an answer says."""
+_OLDER: Final = frozenset({*_WHOSE, "asked", "paid", "question", "state", "tick"})
+"""What an older service said beside what it signed."""
 _PREFIX: Final = "ed25519:"
 
 
@@ -75,7 +83,9 @@ def signed_part(told: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "records": records_of(told), "signature": told["signature"]}
 
 
-def verified(told: Mapping[str, Any], key: str | None = None) -> Verified:
+def verified(
+    told: Mapping[str, Any], key: str | None = None, around: Mapping[str, Any] | None = None
+) -> Verified:
     """Check a saved answer: its signature, and that it says what the signed records say.
 
     Parameters
@@ -84,33 +94,66 @@ def verified(told: Mapping[str, Any], key: str | None = None) -> Verified:
         The result of a service, or its signed record.
     key
         The curator's public key, if it is known.
+    around
+        What else the file says, beside the result: it is held to the same.
     """
     try:
+        told = _joined(told, around or {})
         records, signature = records_of(told), told["signature"]
-        signs = {*signature.get("signs", _LEAST)}
-        shown = [] if "records" in told else told.get("answers", [told])
+        listed = signature.get("signs")
+        signs = {*_LEAST, *(listed or ())}
     except (AttributeError, KeyError, TypeError):
         raise ParameterError("this file holds no signed answer") from None
     signer = check({**told, "records": records}, signature, key)
     whose = {name: told[name] for name in _WHOSE if name in signs}
-    covered = signs | {"signature"}
-    alone = bool(shown) and shown[0] is told
-    unsigned = set() if alone else told.keys() - covered - ({"answers"} if shown else set())
-    for answer, record in zip(shown, records, strict=True) if shown else ():
-        unsigned |= answer.keys() - _followed(answer, record, whose) - (covered if alone else set())
+    known = signs | {"signature"}
+    unsigned: set[str] = set()
+    for answer, record in _shown(told, records):
+        own = {k: v for k, v in answer.items() if answer is not told or k not in known}
+        unsigned |= own.keys() - _followed(own, record, whose)
+    if len(records) != 1:
+        unsigned |= told.keys() - known
+    unsigned.discard("answers")  # each was looked at
+    vain = unsigned & (_FIELDS - {*_WORDS, *(_OLDER if listed is None else ())})
+    if vain:
+        raise ParameterError(f"{min(vain)!r} was added: nothing that is signed says it")
     return Verified(signer, str(told["id"]), tuple(sorted(unsigned)))
+
+
+def _joined(told: Mapping[str, Any], around: Mapping[str, Any]) -> dict[str, Any]:
+    """Put what stands beside an answer into it; refuse two that differ."""
+    for name in told.keys() & around.keys():
+        if not _equal(told[name], around[name]):
+            raise ParameterError(f"{name!r} was changed: it stands there twice, and differs")
+    return {**around, **told}
+
+
+def _shown(told: Mapping[str, Any], records: list[Any]) -> list[tuple[Mapping[str, Any], Any]]:
+    """Give everything that speaks of one answer, and the record that it must follow."""
+    shown = told.get("answers", [])
+    if "answers" in told and (
+        not isinstance(shown, list)
+        or len(shown) != len(records)
+        or not all(isinstance(answer, Mapping) for answer in shown)
+    ):
+        raise ParameterError("'answers' was changed: the signed records are others")
+    alone = [(told, records[0])] if len(records) == 1 else []
+    return [*alone, *zip(shown, records, strict=bool(shown))]
 
 
 def _followed(answer: Mapping[str, Any], record: Any, whose: Mapping[str, Any]) -> set[str]:
     """Give the fields that follow from what is signed; refuse one that says otherwise."""
+    if not answer.keys() & _FIELDS:
+        return set()  # nor need it be a record of a question
     level, at_once = str(answer.get("confidence", "0.95")), bool(answer.get("simultaneous"))
     made = as_data(Answer.from_record(record), level, simultaneous=at_once, record=False)
-    follows = {k: v for k, v in plain(made).items() if k not in (*_WHOSE, *_CHOICES)} | dict(whose)
+    follows = {k: v for k, v in plain(made).items() if k not in (*_WHOSE, *_CHOICES)}
+    follows |= {**whose, "record": record}
     for name in follows.keys() & answer.keys():
         if name not in _WORDS and not _equal(answer[name], follows[name]):
             raise ParameterError(f"{name!r} was changed: the signed record says otherwise")
     words = {name for name in _WORDS if answer.get(name) != follows[name]}
-    return {*follows, *_CHOICES, "record"} - words
+    return {*follows, *_CHOICES} - words
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -8,6 +8,7 @@ decides who asks, never the session that it belongs to.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Coroutine, Mapping
@@ -18,7 +19,7 @@ import anyio.to_thread
 
 from discreet.answer import Answer
 from discreet.curator import Budget
-from discreet.errors import EngineError
+from discreet.errors import AwaitsOwnerError, EngineError, Hint
 from discreet.policy import Policy
 from discreet.service import _api, _forms, _views
 from discreet.service._client import Price
@@ -52,18 +53,27 @@ class Inside:
     @property
     def budget(self) -> Budget:
         """Spent and left."""
-        return self._desk.counter.budget(self._actor.name)
+        return _views.spending_of(self._desk, self._actor.name)
 
     def preview(self, sql: str, **offer: Any) -> Price:
         """Price a question."""
         return Price(_views.price(self._desk, self._actor.name, {"sql": sql, **offer}))
 
-    def sql(self, sql: str, **offer: Any) -> Answer:
+    def sql(self, sql: str, key: str | None = None, **offer: Any) -> Answer:
         """Ask, and wait until the answer leaves."""
         _api.need(self._actor, Role.ANALYST, Role.OWNER)
         given = {k: v if isinstance(v, Mapping) else str(v) for k, v in offer.items()}
-        order = self._wait(self._desk.ask(self._actor.name, None, {"sql": sql, **given}))
-        if not order.over and order.state != "waiting":
+        body = {"sql": sql, **given}
+        if key is None and self.policy.service.approval is not None:
+            key = secrets.token_hex(16)  # by which it is found again, should it wait
+        order = self._wait(self._desk.ask(self._actor.name, key, body))
+        if order.state == "waiting":
+            raise AwaitsOwnerError(
+                "this question waits for an owner's decision: its price is set aside, and nothing "
+                "is charged before it",
+                hint=None if key is None else Hint("key", key),
+            )
+        if not order.over:
             self._wait(asyncio.wait_for(order.ended.wait(), _PATIENCE))
         if order.state != "done":
             raise EngineError(f"there is no answer: the question is {order.state}")

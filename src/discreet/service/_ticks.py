@@ -10,27 +10,31 @@ unless it slows it sixteenfold. Bounds from 32 s to 256 s have what is left belo
 join with no more than a unit's limit, which is enforced below the join. With :math:`r` rows
 declared, node :math:`v` therefore handles at most :math:`s(v)` rows: :math:`r` at a scan,
 :math:`s \cdot m` at a join with at most :math:`m` rows of a unit on its other side, else the
-sum of its inputs. Let :math:`w` be the values that are added up, over the rows of the last
-node, :math:`g` the groups (:math:`r` for each key without a list) and :math:`n` the work of a
-group's release, in noisy numbers. A text has as many letters as its column declares at most
-(``longest``: what is longer is cut as it is read), and each operator on texts takes :math:`f`
-for each letter of each row: a constant that was measured, times the comparisons of a pattern
-that is tried at each place (``LIKE``), or the states of one whose automaton is too large to be
-kept (regular expressions). Work is bounded by :math:`a + b\sum_v s(v) + c\,w + d\,g(1+n)`, the
-letters' share, and :math:`e` for each letter of the statements, in seconds of processor time of
-a machine whose speed is measured on numbers, not on data. Declared rows are rounded up to a
-power of four.
+most of its inputs. What a row takes, :math:`b(v)`, is least where rows pass by one after the
+other (filters and projections, and a little for each operator in them), and most where they are
+ranked by their values; limits whose rows are all alike rank nothing. Let :math:`w` be the
+values that are added up, over the rows of the last node, :math:`g` the groups (:math:`r` for each
+key without a list) and :math:`n` the work of a group's release, in noisy numbers. A text has as
+many letters as its column declares at most (``longest``: what is longer is cut as it is read),
+and each operator on texts takes :math:`f` for each letter of each row: a constant that was
+measured, times the comparisons of a pattern that is tried at each place (``LIKE``), or the states
+of one whose automaton is too large to be kept (regular expressions). Work is bounded by
+:math:`a + \sum_v b(v)s(v) + c\,w + d\,g(1+n)`, the letters' share, and :math:`e` for each letter
+of the statements, where :math:`a` has a part for the question, for each statement and for each
+join; in seconds of processor time of a machine whose speed is measured on numbers, not on data.
+Declared rows are rounded up to a power of four.
 
 *Assumption.* The bound, twice what the coefficients say, holds the real work, and a worker gets
-its processor within the slack. Of 45 kinds of questions on tables of 10³ to 10⁶ rows no run took
-more than 1.1 times the model (``benchmarks/bench_ticks.py``, on a machine that others kept busy). A
-run that is not done at its tick is killed, stays paid, and is counted where everybody can see it.
+its processor within the slack. Of 45 kinds of questions on tables of 10³ to 3·10⁵ rows no run
+took more than 1.1 times the model (``benchmarks/bench_ticks.py``, on a busy machine; coefficients
+were chosen by these kinds, so for others the factor of two has to do). A run that is
+not done at its tick is killed, stays paid, and is counted where everybody can see it.
 
-*What a short tick costs.* Steps of the grid tell nothing: a tick follows from the plan. But a
-short one has less room for what is no work: a pause of a quarter of a second, which a tick of a
-second hides, makes a question late whose tick is a quarter of a second. Such a pause strikes
-whatever runs: of two neighbours whose works differ by :math:`t`, it makes one late and not the
-other only if it begins or ends in a window of length :math:`t`, which is at most an eighth of
+*What a short tick costs.* Steps of the grid tell nothing, however fine: a tick follows from the
+plan. But a short one has less room for what is no work: a pause of a quarter of a second, which
+a tick of a second hides, makes a question late whose tick is a quarter of a second. Such a pause
+strikes whatever runs: of two neighbours whose works differ by :math:`t`, it makes one late and not
+the other only if it begins or ends in a window of length :math:`t`, which is at most an eighth of
 the tick and for small questions some milliseconds. What a machine does so often that it is seen at
 the start enters the tick (:data:`_PAUSE`); a standstill of the whole is given back (:mod:`._pool`).
 
@@ -40,12 +44,13 @@ Reference: Ratliff and Vadhan, arXiv 2409.05623, for why a bound and not a rando
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from discreet import policy as pol
 from discreet.plan import (
+    Curve,
     Expr,
     Filter,
     JoinPublic,
@@ -60,21 +65,40 @@ from discreet.plan import (
     Scan,
     expr,
 )
+from discreet.service._machine import SAFETY
 
-GRID: Final = tuple(0.25 * 2.0**i for i in range(11))
-"""Seconds after which answers leave."""
+GRID: Final[tuple[float, ...]] = (
+    *(round(0.25 * 2**i * step, 3) for i in range(10) for step in (1, 1.2, 1.4, 1.7)), 256.0,
+)  # fmt: skip
+"""Seconds after which answers leave: four steps for each doubling."""
 FIRST: Final = GRID[0]
-_START: Final = 0.005
+_QUESTION: Final = 0.003
+"""For each question, in a worker that has run one before (:mod:`._warm`)."""
+_STATEMENT: Final = 0.004
+_JOIN: Final = 0.009
+"""For each join, which an engine plans at length."""
+_SCANNED: Final = 8e-8
+_PASSED: Final = 3e-8
+"""For each row that is filtered or projected, and each operator in that."""
+_OPERATOR: Final = 3e-9
+_CURVE: Final = 2e-7
+"""For each row of a logarithm, a root or a power: it is looked up among hundreds of steps."""
+_ALIKE: Final = 1e-7
+"""For each row of a limit that has nothing to rank by."""
+_RANKED: Final = 5.5e-7
 _ROW: Final = 2e-7
-_VALUE: Final = 1e-7
+"""For each row of anything else."""
+_DIVISION: Final = 2e-8
+"""For each row, and each sign of a division or remainder in the statements (``//`` has two)."""
+_VALUE: Final = 3e-8
 _CELL: Final = 5e-6
-_TEXT: Final = 8e-6
+_TEXT: Final = 6.5e-6
 _READ: Final = 1e-9
 """For each letter that may stand in a text column: it is read, and cut."""
 _LETTER: Final = 2.2e-9
 """For each letter of a text that an operator takes, compares, hashes or gives on."""
 _TRIM: Final = 7.5e-9
-_FOLD: Final = 10.5e-9
+_FOLD: Final = 14e-9
 _PIECE: Final = 16e-9
 _LIKE: Final = 2.5e-9
 """For each letter and comparison."""
@@ -87,7 +111,6 @@ _HASH: Final = 7.5e-9
 """For each letter of a text by whose hash groups are ranked."""
 _SORT: Final = 1.5e-9
 """For each letter and doubling of the rows."""
-_SAFETY: Final = 2.0
 _SLACK: Final = 8.0
 """Bounds that fit under a tick, so that a busy machine is no reason to miss it."""
 _PAUSE: Final = 0.25
@@ -98,15 +121,27 @@ _SHORT: Final = 64
 """Letters that an operator's work on a row of no letters at all is worth."""
 
 
-def bound(plans: tuple[Plan, ...], rows: int | None, slowness: float, text: int) -> float:
+def bound(
+    plans: tuple[Plan, ...], rows: int | None, slowness: float, text: int, divisions: int = 0
+) -> float:
     """Seconds that a run takes at most; infinity, where no size is declared.
 
     `text` is the length of the statements: an engine reads and plans them anew each time.
+    `divisions` are signs in them: what one operator of a plan is written as, a part of a date for
+    one, may be many operators of an engine, and these are the dear ones.
     """
     if rows is None:
         return math.inf
     declared = 4.0 ** math.ceil(math.log(max(rows, 1), 4))
-    return _SAFETY * slowness * (_TEXT * text + sum(_seconds(plan, declared) for plan in plans))
+    relations = [a.relation for plan in plans for a in plan.lowered.aggregates if a.measures]
+    most = max((_work(r, declared, set(r.schema))[0] for r in relations), default=declared)
+    written = _TEXT * text + _DIVISION * divisions * most
+    return SAFETY * slowness * (written + sum(_seconds(plan, declared) for plan in plans))
+
+
+def divisions_in(statements: Iterable[str]) -> int:
+    """Count the signs of divisions and remainders, those in texts and patterns too."""
+    return sum(text.count("/") + text.count("%") for text in statements)
 
 
 def tick(seconds: float, undeclared: float, busy: float = 1.0) -> float:
@@ -126,7 +161,7 @@ def _seconds(plan: Plan, rows: float) -> float:
     for aggregate in lowered.aggregates:
         if aggregate.measures:
             wanted = set(aggregate.relation.schema)
-            out, done = _work(aggregate.relation, rows)
+            out, done = _work(aggregate.relation, rows, wanted)
             read, values = read + done, values + out * len(aggregate.measures)
             longest = _longest(aggregate.relation, wanted)
             letters += _letters(aggregate.relation, rows, wanted, longest)
@@ -134,19 +169,40 @@ def _seconds(plan: Plan, rows: float) -> float:
     for key in lowered.query.keys:
         cells *= rows if key.codes is None else len(key.codes)
     numbers = 1 + sum(priced.part.work for priced in plan.parts)
-    fixed = _START * (1 + len(lowered.aggregates))
-    return fixed + _ROW * read + _VALUE * values + _CELL * cells * numbers + letters
+    joins = [node for a in lowered.aggregates for node in a.relation.nodes
+             if isinstance(node, JoinUnit | JoinPublic)]  # fmt: skip
+    fixed = _QUESTION + _STATEMENT * len(lowered.aggregates) + _JOIN * len(joins)
+    return fixed + read + _VALUE * values + _CELL * cells * numbers + letters
 
 
-def _work(node: Relation, rows: float) -> tuple[float, float]:
-    """Rows that come out of a node, and rows handled by it and all below."""
-    below = [_work(child, rows) for child in node.inputs]
+def _work(node: Relation, rows: float, wanted: AbstractSet[str]) -> tuple[float, float]:
+    """Rows that come out of a node, and seconds for it and all below, letters apart."""
+    parts = zip(node.inputs, node.needs(wanted), strict=True)
+    below = [_work(child, rows, own) for child, own in parts]
     out = rows if isinstance(node, Scan) else max((size for size, _ in below), default=rows)
     if isinstance(node, JoinUnit):
         out *= max(1, node.other.m or 1)
     if isinstance(node, JoinPublic):
         out *= node.fanout
-    return out, out + sum(done for _, done in below)
+    return out, out * _row(node, wanted) + sum(done for _, done in below)
+
+
+def _row(node: Relation, wanted: AbstractSet[str]) -> float:
+    """Seconds for one row at a node."""
+    match node:
+        case Scan():
+            each = _SCANNED
+        case Filter() | Project():
+            each = _PASSED
+        case LimitRows() if all(t.is_constant for t in node.schema.values()):
+            each = _ALIKE
+        case LimitRows() | LimitGroups():
+            each = _RANKED
+        case _:
+            each = _ROW
+    parts = [part for written in _expressions(node, wanted) for part in _parts(written)]
+    bent = sum(isinstance(part, Curve) for part in parts)
+    return each + _OPERATOR * (len(parts) - bent) + _CURVE * bent
 
 
 def _inputs(node: Relation, wanted: AbstractSet[str]) -> list[tuple[Relation, AbstractSet[str]]]:
@@ -173,7 +229,7 @@ def _letters(node: Relation, rows: float, wanted: AbstractSet[str], longest: int
     if not longest:
         return 0.0
     below = sum(_letters(child, rows, own, longest) for child, own in _inputs(node, wanted))
-    size, _ = _work(node, rows)
+    size, _ = _work(node, rows, wanted)
     texts = sum(t.kind is Kind.TEXT for name, t in node.schema.items() if name in wanted)
     each, once = _READ * texts if isinstance(node, Scan) else 0.0, 0.0
     match node:
@@ -221,3 +277,49 @@ def _operator(node: Expr) -> tuple[float, float]:
             return _PIECE, 0.0
     reads = node.type.kind is Kind.TEXT or any(c.type.kind is Kind.TEXT for c in node.children)
     return (_LETTER if reads else 0.0), 0.0
+
+
+_VECTOR: Final = 2048
+"""Rows that an engine has underway at a time, in each thread."""
+_SIGN: Final = 4
+"""Bytes of a letter, at most."""
+_PIECES: Final = 24
+"""Bytes for each letter of a text that is cut into pieces: each piece has a place of its own."""
+_GROUP: Final = 160
+"""Bytes of one number of a group, while a release is made."""
+
+
+def memory(plans: tuple[Plan, ...], rows: int | None, threads: int = 1) -> float:
+    """Bytes that texts and groups take at most while a question runs.
+
+    Texts: each operator gives each row of a vector a text as long as a column declares. Groups: all
+    are there at once. What is sorted, ranked or joined goes to disk where it does not fit.
+    """
+    return max(threads * _VECTOR * _texts(plan) + _groups(plan, rows or 0) for plan in plans)
+
+
+def _texts(plan: Plan) -> float:
+    found = 0.0
+    for aggregate in plan.lowered.aggregates:
+        wanted = set(aggregate.relation.schema)
+        longest = max(_longest(aggregate.relation, wanted), _SHORT)
+        found = max(found, longest * _bytes(aggregate.relation, wanted))
+    return found
+
+
+def _bytes(node: Relation, wanted: AbstractSet[str]) -> float:
+    """Bytes for each letter of a row in a node and all below."""
+    own = sum(t.kind is Kind.TEXT for name, t in node.schema.items() if name in wanted) * _SIGN
+    for part in (p for written in _expressions(node, wanted) for p in _parts(written)):
+        if isinstance(part, expr.Piece):
+            own += _PIECES
+        elif part.type.kind is Kind.TEXT:
+            own += _SIGN
+    return own + sum(_bytes(child, theirs) for child, theirs in _inputs(node, wanted))
+
+
+def _groups(plan: Plan, rows: int) -> float:
+    cells = float(_GROUP)
+    for key in plan.lowered.query.keys:
+        cells *= rows if key.codes is None else len(key.codes)
+    return cells * (1 + sum(priced.part.work for priced in plan.parts))

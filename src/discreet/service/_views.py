@@ -13,7 +13,7 @@ from discreet import meaning
 from discreet._dataclass import replace
 from discreet._exact import show
 from discreet._print import short_down
-from discreet.curator import Bill, Counter, Quote
+from discreet.curator import Bill, Budget, Counter, Quote
 from discreet.errors import LedgerClosedError
 from discreet.ledger import Balance, caps, charge
 from discreet.plan import describe
@@ -97,7 +97,9 @@ def state_of(order: Order) -> dict[str, Any]:
         "tick": order.tick,
         "links": {"self": f"/v1/answers/{order.id}", "record": f"/v1/answers/{order.id}/record"},
     }
-    if order.state == "running":
+    if order.state == "running" and order.run is not None and order.run.held:
+        shown["held"] = True
+    elif order.state == "running":
         # while others are before it, when it starts is not known: no time is promised
         shown["ready"] = ready.isoformat(timespec="seconds")
     if order.decided is not None:
@@ -110,9 +112,15 @@ def key_of(actor: Actor) -> dict[str, Any]:
             "revoked": actor.revoked, "policies": list(actor.policies)}  # fmt: skip
 
 
+def spending_of(desk: Desk, name: str) -> Budget:
+    """Say what is spent and left for somebody, and what of it is set aside."""
+    held = desk.admission.room(name, everybody=False).held
+    return replace(desk.counter.budget(name), held=held)
+
+
 def budget_of(desk: Desk, actor: Actor) -> dict[str, Any]:
     """Say what is spent and left; an analyst sees their own share and what the cap leaves."""
-    budget = desk.counter.budget(actor.name)
+    budget = spending_of(desk, actor.name)
     state = desk.ledger.state
     mine, whole = map(_amounts, (budget.share, budget.table))
     service = desk.counter.policy.service
@@ -129,6 +137,7 @@ def budget_of(desk: Desk, actor: Actor) -> dict[str, Any]:
         "shares": shares_of(desk) if actor.role in (Role.OWNER, Role.AUDITOR) else {},
         "whole": whole,
         "says": repr(budget),
+        "set_aside": budget.held,
         "daily": service.daily,
         "approval_above": service.approval,
         "closed": list(state.closed),

@@ -77,7 +77,11 @@ def main(descriptor: int) -> None:
     if resource is not None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_AS, (setup.memory + _WALL, resource.RLIM_INFINITY))
+    from discreet.service._warm import warm_up  # noqa: PLC0415 - it loads the engine
+
     try:
+        if not setup.dummy:  # nobody waits for a tick there
+            warm_up()
         engine = engines.connect(
             _tables(setup), setup.policy, memory_limit=f"{setup.memory >> 20}MiB",
             temp_limit=setup.spill, timeout=setup.timeout, threads=setup.threads,

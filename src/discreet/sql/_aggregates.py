@@ -44,6 +44,7 @@ from discreet.sql._hints import ABSENT, absent, on_its_own, question
 from discreet.sql._over import over_rows, window
 from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
+from discreet.sql._walk import all_of
 
 LISTED: Final = "list of values"
 _ARITHMETIC: Final = ("+", "-", "*", "/", "//", "%", "round")
@@ -70,7 +71,7 @@ _SCALARS: Final = {
 
 def has_aggregate(node: exp.Expr) -> bool:
     """Whether an aggregate stands anywhere in a tree."""
-    return any(str(n.name).upper() in AGGREGATES for n in node.find_all(exp.Anonymous))
+    return any(str(n.name).upper() in AGGREGATES for n in all_of(node, exp.Anonymous))
 
 
 @dataclass
@@ -577,7 +578,7 @@ _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], OutputExpr]]] = {
 def names_number(scope: Scope, select: exp.Select, part: exp.Expr) -> bool:
     """Whether a condition names an aggregate among the outputs, and no column."""
     columns = {n.casefold() for s in scope.sources for n in s.columns}
-    named = {c.name.casefold() for c in part.find_all(exp.Column) if not c.table} - columns
+    named = {c.name.casefold() for c in all_of(part, exp.Column) if not c.table} - columns
     return any(e.alias.casefold() in named and has_aggregate(e) for e in select.expressions)
 
 

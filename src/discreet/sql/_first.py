@@ -15,6 +15,7 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet.errors import UnsupportedQueryError
 from discreet.sql._text import function_name
+from discreet.sql._walk import all_of
 
 _COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)
 """Tests that no NULL passes, nor their opposites."""
@@ -49,7 +50,7 @@ def first_rows(select: exp.Select, units: set[str], policy: pol.Policy) -> None:
 
 def first_values(select: exp.Select, policy: pol.Policy) -> None:
     """Write FIRST(x ORDER BY y), in a subquery, as the x of the first row; LAST likewise."""
-    for call in [c for e in select.expressions for c in e.find_all(exp.Anonymous)]:
+    for call in [c for e in select.expressions for c in all_of(e, exp.Anonymous)]:
         name, given = function_name(call), call.expressions[:1]
         if name not in ("FIRST", "LAST") or not given or not isinstance(given[0], exp.Order):
             continue

@@ -17,6 +17,7 @@ from discreet._text import written
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import Expr, Kind, Scan, Scope, base, build, expr, names_rows_of
 from discreet.sql._text import identifier, refuse
+from discreet.sql._walk import all_of
 
 # --- the shape of FROM ---------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ class _Item:
 
 def arranged(root: exp.Select, policy: pol.Policy) -> exp.Select:
     """Write all joins with ON, in place, and children before the tables that own them."""
-    for select in list(root.find_all(exp.Select)):
+    for select in all_of(root, exp.Select):
         start, joins = select.args.get("from_"), select.args.get("joins")
         if start is None or not joins:
             continue

@@ -14,6 +14,7 @@ from discreet import policy as pol
 from discreet.errors import UnsupportedQueryError
 from discreet.sql._people import is_aggregate, without_means
 from discreet.sql._text import function_name, identifier, label, only, refuse
+from discreet.sql._walk import all_of
 from discreet.sql._wrap import resolved
 
 _CLAUSES: Final = {"group": "GROUP BY", "order": "ORDER BY", "with_": "WITH"}
@@ -96,7 +97,7 @@ def per_person(root: exp.Select, policy: pol.Policy) -> exp.Select:
     root = _present(_without_lateral(root, units), units)
     found = [
         (subquery, link)
-        for subquery in root.find_all(exp.Subquery)
+        for subquery in all_of(root, exp.Subquery)
         if subquery.find_ancestor(exp.Select) is root
         and not isinstance(subquery.parent, exp.From | exp.Join | exp.In | exp.Exists)
         and (link := _link(subquery.this, root, units)) is not None

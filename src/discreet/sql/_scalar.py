@@ -15,6 +15,7 @@ from sqlglot import exp
 from discreet.errors import UnsupportedQueryError
 from discreet.plan import CALLS
 from discreet.sql._text import function_name, only, refuse
+from discreet.sql._walk import all_of
 
 _CLAUSES: Final = ("expressions", "having", "order", "qualify")
 _ADDED: Final = {"COUNT": "SUM", "SUM": "SUM", "MIN": "MIN", "MAX": "MAX", "COUNTIF": "SUM",
@@ -54,7 +55,7 @@ def without_scalars(root: exp.Select) -> exp.Select:
 def _found(root: exp.Select) -> list[exp.Subquery]:
     trees: list[exp.Expr] = list(root.expressions)
     trees += [root.args[c] for c in _CLAUSES[1:] if root.args.get(c)]
-    found = [n for t in trees for n in t.find_all(exp.Subquery)]
+    found = [n for t in trees for n in all_of(t, exp.Subquery)]
     return [n for n in found if n.find_ancestor(exp.Subquery) is None]
 
 

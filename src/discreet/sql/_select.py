@@ -56,6 +56,7 @@ from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
 from discreet.sql._shapes import shaped
 from discreet.sql._text import identifier, label, limit_of, only, refuse, tree
+from discreet.sql._walk import nodes
 from discreet.sql._wrap import unwrapped
 
 __all__ = ["Parsed", "lower", "parse", "parse_any"]
@@ -350,9 +351,10 @@ class Select:
             if inner is not None:
                 scope = elsewhere.tested(self, scope, inner, wanted=wanted)
                 continue
-            if part.find(exp.Exists) or any(i.args.get("query") for i in part.find_all(exp.In)):
+            inside = nodes(part)
+            if any(isinstance(n, exp.Exists) or _listing(n) for n in inside):
                 raise refuse("IN (SELECT …) or EXISTS beside OR, or inside an expression,")
-            if part.find(exp.Subquery) is not None:
+            if any(isinstance(n, exp.Subquery) for n in inside):
                 raise UnsupportedQueryError(
                     "a number of all rows inside a condition on one row would leave exactly: ask "
                     "it on its own, then write the noisy number here",
@@ -604,6 +606,11 @@ def _alias(node: exp.Expr) -> str | None:
 def _lookup(policy: pol.Policy, name: str) -> pol.Table | None:
     folded = name.casefold()
     return next((t for n, t in policy.tables.items() if n.casefold() == folded), None)
+
+
+def _listing(node: exp.Expr) -> bool:
+    """Whether it is IN (SELECT …)."""
+    return isinstance(node, exp.In) and bool(node.args.get("query"))
 
 
 def _rows_in_group(assembly: Assembly, options: Options) -> int:

@@ -17,6 +17,7 @@ from discreet.plan import CALLS
 from discreet.sql._first import first_rows, first_values
 from discreet.sql._pivot import unpivot
 from discreet.sql._text import function_name
+from discreet.sql._walk import nodes
 from discreet.sql._wrap import resolved
 
 _LOCKS: Final = frozenset({"NOLOCK", "READUNCOMMITTED", "READPAST", "HOLDLOCK", "ROWLOCK"})
@@ -26,15 +27,15 @@ _KEPT: Final = "kept_here"
 def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
     """Write every SELECT of a question, in place, as we would have written it."""
     units = {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
-    nodes = list(root.walk())
-    for node in nodes:
+    found = nodes(root)
+    for node in found:
         if isinstance(node, exp.Table):
             _name(node, policy)
         elif isinstance(node, exp.Column):
             for part in node.args.keys() & {"db", "catalog"}:
                 node.set(part, None)
-    kinds = {type(n) for n in nodes}
-    for select in [n for n in nodes if isinstance(n, exp.Select)]:
+    kinds = {type(n) for n in found}
+    for select in [n for n in found if isinstance(n, exp.Select)]:
         _tally(select)
         first_values(select, policy)
         first_rows(select, units, policy)

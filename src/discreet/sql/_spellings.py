@@ -27,6 +27,7 @@ from discreet.sql._values import (
     one_of_quantiles,
     part_of,
 )
+from discreet.sql._walk import nodes
 
 RENAMED: Final = {
     "STDEV": "STDDEV", "STDEVP": "STDDEV_POP", "VARP": "VAR_POP", "PERCENTILE": "QUANTILE",
@@ -65,7 +66,7 @@ _TYPES: Final = {"FLOAT64": "DOUBLE", "SIGNED": "BIGINT", "UNSIGNED": "BIGINT"}
 
 def ours(root: exp.Expr) -> exp.Expr:
     """Write a tree as we would have written it, from the leaves up."""
-    for node in reversed(list(root.walk())):
+    for node in reversed(nodes(root)):
         made = _changed(node)
         if made is not node:
             node.replace(made)

@@ -221,9 +221,13 @@ def check_depth(root: exp.Expr) -> None:
         node, depth = stack.pop()
         if depth > MAX_NESTING:
             raise too_deep()
-        for child in node.iter_expressions():
-            chained = isinstance(node, _CHAINS) and type(child) is type(node)
-            stack.append((child, depth if chained else depth + 1))
+        own = type(node) if isinstance(node, _CHAINS) else None
+        for value in node.args.values():
+            stack += [
+                (child, depth if type(child) is own else depth + 1)
+                for child in (value if isinstance(value, list) else (value,))
+                if isinstance(child, exp.Expr)
+            ]
 
 
 def too_deep() -> QueryError:

@@ -1,0 +1,100 @@
+"""Population intervals of means, by the exact law of two-valued columns.
+
+Among columns of one range and one spread those with two values are the hardest: a sample that
+holds too few of the rare ones has too small a sum of squares as well. Without noise an interval
+follows from the number of rare rows alone, so that its coverage is a sum over a binomial law.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+import discreet as dc
+from discreet.inference._population import Sample
+from discreet.plan import Powers
+
+HIGH = 1000
+
+
+class Known(Sample):
+    """Samples of which number, sum and sum of squares are known without noise."""
+
+    def rows(self, parts):
+        return 1
+
+    def _laws(self, parts):
+        return [None for _ in parts]
+
+    def _values(self, parts, cell):
+        return np.array([self.record[cell][p] for p in parts], dtype=float)
+
+
+def powers(count):
+    return Powers(tuple({p: Fraction(1)} for p in range(count)), Fraction(0), Fraction(HIGH))
+
+
+@cache
+def ends(n, most, count, error):
+    sample = Known([(n, x * HIGH, x * HIGH**2) for x in range(most + 1)])
+    return np.array([sample._mean(powers(count), x, error)[0] for x in range(most + 1)])
+
+
+def worst(n, most, count, error=0.05):
+    """Least coverage over shares p, of n rows of which at most `most` are rare."""
+    low, high = ends(n, most, count, error).T
+    rare = np.arange(most + 1)
+    found = []
+    for expected in np.arange(0.5, most / 2 + 0.01, 0.05):
+        law = stats.binom.pmf(rare, n, expected / n)
+        inside = (low <= HIGH * expected / n) & (HIGH * expected / n <= high)
+        found.append(law[inside].sum() + 1 - law.sum())
+    return min(found)
+
+
+@pytest.mark.parametrize("count", [2, 3], ids=["alone", "beside its variance"])
+@pytest.mark.parametrize(("n", "most"), [(50, 50), (100, 60), (200, 60), (2000, 60), (10**5, 60)])
+def test_means_of_rare_values_are_covered(n, most, count):
+    assert worst(n, most, count) >= 0.948
+
+
+@pytest.mark.parametrize(("error", "least"), [(0.01, 0.98), (0.2, 0.8)])
+def test_squares_cost_no_coverage_at_other_levels(error, least):
+    assert worst(200, 60, 3, error) >= max(worst(200, 60, 2, error) - 1e-3, least)
+
+
+@pytest.mark.parametrize("n", [50, 200, 2000, 10**5])
+def test_knowing_the_squares_never_widens_a_mean(n):
+    alone, beside = (np.diff(ends(n, min(n, 60), count, 0.05))[:, 0] for count in (2, 3))
+    assert (beside <= alone * (1 + 1e-6)).all()
+
+
+def test_squares_narrow_the_mean_of_what_is_not_rare():
+    """A deviation of an eighth of the range: limits are those of the normal law, and a margin."""
+    for n, more in ((400, 1.35), (2000, 1.12), (50_000, 1.03)):
+        middle, deviation = HIGH / 2, HIGH / 8
+        one = n, n * middle, n * (middle**2 + deviation**2)
+        (low, high), _ = Known([one])._mean(powers(3), 0, 0.05)
+        assert high - low <= more * 2 * 2.0047 * deviation / n**0.5
+
+
+def test_a_variance_asked_too_leaves_the_mean_its_bound():
+    """Few rows of a small deviation: the sum of squares says too little to be relied on."""
+    rng = np.random.default_rng(3)
+    x = np.clip(np.round(rng.lognormal(4, 0.8, 500)), 0, HIGH).astype(int)
+    policy = {
+        "policy": {"name": "x"},
+        "budget": {"epsilon": "1e6", "accounting": "pure"},
+        "tables": {"t": {"columns": {"x": {"type": "integer", "min": 0, "max": HIGH}}}},
+    }
+    asked = dc.open(pa.table({"x": x}), policy=policy, ledger=":memory:")
+    widths = []
+    for text in ("AVG(x) AS m", "AVG(x) AS m, STDDEV(x) AS s"):
+        (row,) = asked.sql(f"SELECT {text} FROM t", epsilon=1000).interval(target="population")
+        widths.append(row["m"][1] - row["m"][0])
+    assert widths[1] <= 1.02 * widths[0] < 60

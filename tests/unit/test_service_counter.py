@@ -1,0 +1,601 @@
+"""The desk and its places in one process: what is paid, kept, given out and shared, step by step.
+
+Workers here run bills in this process, so that what they do can be watched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import pickle
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import discreet as dc
+from discreet.curator import Counter, run_bill
+from discreet.errors import DiscreetError, IdempotencyError, ParameterError
+from discreet.service import Home, _desk, _pool
+from discreet.service._desk import Desk, check_key
+from discreet.service._pool import Place, Run, Turns
+from discreet.service._worker import DONE, FAILED, Setup
+
+pytestmark = pytest.mark.races
+
+COUNT = "SELECT COUNT(*) AS n FROM people"
+
+
+class Worker:
+    """Runs bills in this process; what it is told to fail at, it fails at; it can be held up.
+
+    It is its own successor: `another` counts how often it was replaced.
+    """
+
+    def __init__(self, curator):
+        self._curator = curator
+        self.asked, self.fails, self.replaced = [], False, 0
+        self.free = threading.Event()
+        self.free.set()
+        self.overran = False
+
+    def ask(self, bill, allowance=0.0):
+        self.asked.append((bill, allowance))
+        self.free.wait(60)
+        if self.fails:
+            return FAILED
+        own = self._curator
+        return DONE + run_bill(pickle.loads(bill).plans, own._engine, own.policy).encode()
+
+    def kill(self):
+        self.free.set()
+
+    def another(self):
+        self.replaced += 1
+        return self
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Desks of one policy, ledger and folder, each with one place; by the service's rules."""
+    own = dc.policy
+
+    def start(work, *, budget="1", **rules):
+        table = own.Table("people", [own.Integer("age", 0, 115)])
+        policy = own.Policy([table], own.Budget(budget), name="desk",
+                            service=own.Service(rows=1000, **rules))  # fmt: skip
+        path = tmp_path / "people.parquet"
+        if not path.exists():
+            pq.write_table(pa.table({"age": [31, 47, 60] * 100}), path)
+
+        async def main():
+            with dc.open(
+                {"people": str(path)}, policy=policy, ledger=str(tmp_path / "l")
+            ) as curator:
+                desk = Desk(Counter(curator), Home(tmp_path / "home"), 1.0, 4.0)
+                worker = Worker(curator)
+                desk.places = [Place(worker, Setup(policy, None, 0, "", 0, ""), desk.turns)]
+                desk.places[0]._another = worker.another
+                await desk.start()
+                try:
+                    return await asyncio.wait_for(work(desk, worker), 30)
+                finally:
+                    await desk.close()
+                    desk.places[0]._thread.shutdown()  # the engine is in use until then
+
+        return asyncio.run(main())
+
+    return start
+
+
+def question(epsilon="0.1", age=None, **more):
+    where = "" if age is None else f" WHERE age > {age}"
+    return {"sql": COUNT + where, "epsilon": epsilon, **more}
+
+
+def debits(desk):
+    return [x for x in desk.ledger.lines if x.kind == "debit"]
+
+
+def spent(desk):
+    return desk.ledger.balance().amounts["epsilon"][0]
+
+
+async def answered(desk, body, who="ana", key=None):
+    order = await desk.ask(who, key, body)
+    await order.ended.wait()
+    return order
+
+
+def test_one_question_is_one_debit_one_run_and_one_outcome(opened):
+    async def work(desk, worker):
+        order = await desk.ask("ana", None, question())
+        assert (order.state, order.cached, order.text) == ("running", False, None)
+        assert (len(debits(desk)), spent(desk)) == (1, Fraction(1, 10))  # before it has run
+        await order.ended.wait()
+        assert (order.state, desk.overruns, desk.braked) == ("done", 0, False)
+        assert len(worker.asked) == 1
+        ((bill, allowance),) = worker.asked
+        assert bill == order.bill
+        assert 0 < allowance == order.bound < order.tick
+        assert len(debits(desk)) == 1
+        kept = desk.orders._home.read("SELECT state, line, hash, cached FROM orders")
+        assert kept == [("done", order.line, order.hash, 0)]
+        assert desk.ledger.outcome(order.line, order.hash)[1] == order.text
+        return order.id, order.text, order.left
+
+    id_, text, left = opened(work)
+    assert "0.9" in left
+
+    async def again(desk, worker):
+        """Another process finds it, and nothing is paid or run again."""
+        found = desk.orders.find(id_)
+        assert (found.state, found.outcome()) == ("done", text)
+        repeated = await desk.ask("ana", None, question())
+        assert (repeated.state, repeated.cached, repeated.text) == ("done", True, text)
+        assert repeated.ended.is_set()
+        assert repeated.paid == 0
+        same = await desk.ask("ana", None, question())
+        assert same is repeated  # the ledger stands where it stood
+        other = await desk.ask("ben", None, question())
+        assert other.id != repeated.id
+        assert (worker.asked, len(debits(desk))) == ([], 1)
+
+    opened(again)
+
+
+async def until(true):
+    while not true():  # noqa: ASYNC110 - what other tasks and threads do
+        await asyncio.sleep(0.01)
+
+
+def test_what_fails_is_paid_and_is_counted(opened):
+    """Each time its worker is replaced; what waits when it was too often is held, and is run."""
+
+    async def work(desk, worker):
+        worker.fails = True
+        order = await answered(desk, question())
+        assert (order.state, order.text, order.left) == ("failed", None, None)
+        assert (spent(desk), desk.overruns) == (Fraction(1, 10), 1)
+        kept = desk.orders._home.read("SELECT state FROM orders")
+        assert kept == [("failed",)]
+        assert not desk.braked
+        await until(lambda: worker.replaced == 1)
+        desk.turns.seats = asyncio.Semaphore(0)  # nothing starts until all three are paid
+        one, two, behind = [await desk.ask("ana", None, question("0.01", a)) for a in (1, 2, 3)]
+        assert (len(worker.asked), desk.turns.count("ana")) == (1, 3)
+        desk.turns.seats.release()
+        for failed in (one, two):
+            await failed.ended.wait()
+            assert (failed.state, failed.text) == ("failed", None)
+        assert (desk.braked, desk.overruns) == (True, 3)
+        with pytest.raises(DiscreetError, match="not done at their tick"):
+            await desk.ask("ana", None, question("0.01", 4))
+        assert (len(debits(desk)), spent(desk)) == (4, Fraction(13, 100))
+        await until(lambda: worker.replaced == 3 and desk.turns._held)
+        await asyncio.sleep(2 * behind.tick)  # nothing of it leaves at any tick
+        assert (behind.run.held, behind.state, behind.ended.is_set()) == (True, "running", False)
+        assert [bill for bill, _ in worker.asked] == [order.bill, one.bill, two.bill]
+        worker.fails = False
+        desk.acknowledge()
+        await behind.ended.wait()
+        assert (behind.state, behind.text is None, behind.run.held) == ("done", False, False)
+        assert [bill for bill, _ in worker.asked][3:] == [behind.bill]
+        assert (len(debits(desk)), spent(desk)) == (4, Fraction(13, 100))
+        assert (desk.overruns, desk.braked, worker.replaced) == (3, False, 3)
+
+    opened(work)
+
+
+def test_the_same_question_at_the_same_time_is_one_run_for_both(opened):
+    async def work(desk, worker):
+        worker.free.clear()
+        first = await desk.ask("ana", None, question())
+        second = await desk.ask("ben", None, question())
+        assert (second.state, second.cached, second.run) == ("running", True, first.run)
+        assert not second.ended.is_set()
+        worker.free.set()
+        await second.ended.wait()
+        assert first.ended.is_set()
+        assert (second.text, second.state) == (first.text, "done")
+        assert (second.left, second.fingerprint) == (first.left, first.fingerprint)
+        assert second.paid == 0
+        states = desk.orders._home.read("SELECT state, cached FROM orders ORDER BY rowid")
+        assert sorted(states) == [("done", 0), ("done", 1)]
+        assert (len(worker.asked), len(debits(desk))) == (1, 1)
+
+    opened(work)
+
+
+def test_a_debit_of_ones_own_waits_for_nobody(opened, monkeypatch):
+    """Only who has found another's debit looks for the run under it."""
+
+    async def work(desk, _worker):
+        async def never(_seconds):
+            raise AssertionError("it waits")
+
+        with monkeypatch.context() as watched:
+            watched.setattr(_desk.asyncio, "sleep", never)
+            order = await desk.ask("ana", None, question(fresh=True))
+        assert order.state == "running"
+
+    # the place sleeps, too, so it is closed before it takes anything
+    async def closed(desk, worker):
+        await desk.places[0].close()
+        await work(desk, worker)
+
+    opened(closed)
+
+
+def test_a_key_is_one_question(opened):
+    async def work(desk, worker):
+        one, two = await asyncio.gather(
+            desk.ask("ana", "k", question()), desk.ask("ana", "k", question())
+        )
+        assert one is two
+        with pytest.raises(IdempotencyError):
+            await desk.ask("ana", "k", question("0.2"))
+        other = await desk.ask("ben", "k", question(age=1))  # a key is somebody's
+        assert other is not one
+        await one.ended.wait()
+        assert (await desk.ask("ana", "k", question())) is one
+        fresh = [await desk.ask("ana", None, question("0.01", fresh=True)) for _ in range(2)]
+        assert fresh[0].id != fresh[1].id
+        assert len(debits(desk)) == 4
+        assert desk._asking == {}  # nothing is kept of who has asked
+        await other.ended.wait()
+        assert len(worker.asked) <= 4
+
+    opened(work)
+
+
+@pytest.mark.parametrize("key", ["", "x" * 101, "a\nb", "a\x00", "\u200b", "\x7f"])
+def test_a_key_is_a_short_printable_text(key):
+    with pytest.raises(ParameterError, match="1 to 100 characters"):
+        check_key(key)
+
+
+def test_keys_that_are_fine():
+    assert [check_key(k) for k in (None, "a", "x" * 100)] == [None, "a", "x" * 100]
+
+
+def test_a_day_has_its_limit_and_what_is_not_charged_is_given_back(opened):
+    """Also after a new start, which reads it off the ledger; the day is each analyst's own."""
+
+    async def work(desk, _worker):
+        await answered(desk, question("0.2"))
+        await answered(desk, question("0.1", 1))
+        with pytest.raises(DiscreetError, match=r"ε=0\.1 is left"):
+            await desk.ask("ana", None, question("0.15", 2))
+        assert desk.admission.room("ana", everybody=False).today == Fraction(3, 10)
+        assert desk.admission.room("ben", everybody=False).today == 0
+        await answered(desk, question("0.15", 2), "ben")
+
+    opened(work, daily="0.4")
+
+    async def later(desk, _worker):
+        room = desk.admission.room("ana", everybody=True)
+        assert (room.today, room.daily) == (Fraction(3, 10), Fraction(2, 5))
+        with pytest.raises(DiscreetError, match=r"ε=0\.1 is left"):
+            await desk.ask("ana", None, question("0.11", 3))
+        assert (await desk.ask("ana", None, question("0.2"))).cached  # it is free
+        await desk.ask("ana", None, question("0.1", 3))  # exactly what is left
+        with pytest.raises(DiscreetError, match=r"ε=0 is left") as refused:
+            await desk.ask("ana", None, question("0.01", 4))
+        assert "tomorrow" in str(refused.value)
+        assert spent(desk) == Fraction(55, 100)
+
+    opened(later, daily="0.4")
+
+
+async def held(desk, epsilon="0.3", who="ana", age=None):
+    order = await desk.ask(who, None, question(epsilon, age))
+    assert order.state == "waiting"
+    return order
+
+
+async def decide(desk, order, approve, seen=None):
+    bill, _ = desk.priced_anew(order)
+    seen = desk.shown(order, bill) if seen is None else seen
+    return await desk.decide(order.id, approve=approve, by="olga", reason="so", seen=seen)
+
+
+def test_what_waits_costs_nothing_until_it_is_approved_once(opened):
+    async def work(desk, worker):
+        at = await desk.ask("ana", None, question("0.2"))  # exactly the limit
+        assert at.state == "running"
+        order = await held(desk)
+        assert (spent(desk), order.paid) == (Fraction(1, 5), 0)
+        with pytest.raises(DiscreetError, match="changed since"):
+            await decide(desk, order, approve=True, seen="0" * 64)
+        assert (await decide(desk, order, approve=True))["state"] == "running"
+        assert spent(desk) == Fraction(1, 2)
+        with pytest.raises(DiscreetError, match="running already"):
+            await decide(desk, order, approve=False)
+        await order.ended.wait()
+        assert (order.state, order.decided) == ("done", "olga: so")
+        assert 0 < order.bound < order.tick
+        assert len(worker.asked) == 2
+        for end in ("declined", "withdrawn"):
+            order = await held(desk, "0.21", age=7)
+            if end == "declined":
+                await decide(desk, order, approve=False)
+            else:
+                await desk.withdraw(order)
+            assert order.ended.is_set()
+            assert desk.orders._home.read("SELECT state FROM orders WHERE id = ?", (order.id,)) == [
+                (end,)
+            ]
+            with pytest.raises(DiscreetError, match=end):
+                await desk.withdraw(order)
+            with pytest.raises(DiscreetError, match=end):
+                await decide(desk, order, approve=True)
+        assert (spent(desk), desk._claimed) == (Fraction(1, 2), set())
+
+    opened(work, approval="0.2")
+
+
+def test_an_approval_that_cannot_be_paid_leaves_it_waiting(opened):
+    async def work(desk, _worker):
+        order = await held(desk, "0.6")
+        with pytest.MonkeyPatch.context() as patch:
+            refused = ParameterError("no more")
+
+            def none(*_arguments):
+                raise refused
+
+            patch.setattr(desk.orders, "bill", none)
+            bill, why = desk.priced_anew(order)
+            assert why is refused
+            seen = desk.shown(order, bill)
+            with pytest.raises(ParameterError, match="no more"):
+                await desk.decide(order.id, approve=True, by="olga", reason="so", seen=seen)
+        assert (order.state, order.decided, spent(desk)) == ("waiting", None, 0)
+
+        def full(*_arguments, **_more):
+            raise ParameterError("full")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(desk.counter, "pay", full)
+            with pytest.raises(ParameterError, match="full"):
+                await decide(desk, order, approve=True)
+        assert (order.state, order.decided, spent(desk)) == ("waiting", None, 0)
+        assert desk.admission.room("ana", everybody=False).today == 0
+        await decide(desk, order, approve=True)
+        assert spent(desk) == Fraction(3, 5)
+
+    opened(work, approval="0.2", daily="0.7")
+
+
+def test_what_has_waited_too_long_is_declined_but_not_while_it_is_decided(opened):
+    async def work(desk, _worker):
+        old = dt.datetime.now(dt.UTC) - dt.timedelta(days=40)
+        order, other = await held(desk), await held(desk, "0.21", "ben", 3)
+        order.asked = old.isoformat(timespec="seconds")
+        desk.orders.keep(order)
+        met = []
+
+        def priced(found, original=desk.priced_anew):
+            met.append([o.id for o in desk.waiting()])  # somebody asks meanwhile
+            return original(found)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(desk, "priced_anew", priced)
+            with pytest.raises(DiscreetError, match="changed since"):
+                await desk.decide(order.id, approve=True, by="olga", reason="so", seen="")
+        assert [sorted(ids) for ids in met] == [sorted([order.id, other.id])]
+        assert order.state == "waiting"
+        woken = asyncio.create_task(order.ended.wait())
+        assert [o.id for o in await desk.write(desk.waiting)] == [other.id]
+        await asyncio.wait_for(woken, 10)
+        assert (order.state, order.decided) == ("declined", "it has waited too long")
+        kept = desk.orders._home.read("SELECT state FROM orders WHERE id = ?", (order.id,))
+        assert kept == [("declined",)]
+        assert not other.ended.is_set()
+
+    opened(work, approval="0.2")
+
+
+def test_three_may_wait_of_each_and_what_waits_is_set_aside(opened):
+    async def work(desk, _worker):
+        for age in range(3):
+            await held(desk, "0.21", age=age)
+        with pytest.raises(DiscreetError, match="3 of your questions wait"):
+            await desk.ask("ana", None, question("0.21", 3))
+        room = {w: desk.admission.room(w, everybody=e).held
+                for w, e in (("ana", False), ("olga", True))}  # fmt: skip
+        assert set(room.values()) == {Fraction(63, 100)}
+        # all of one's own is kept from oneself, half of what is left from others
+        with pytest.raises(DiscreetError, match="kept for questions that wait"):
+            await desk.ask(
+                "ana",
+                None,
+                question("0.19", 9),
+            )
+        with pytest.raises(DiscreetError, match="kept for questions that wait"):
+            await desk.ask("ben", None, question("0.51", 9))
+        assert (await desk.ask("ben", None, question("0.19", 9))).state == "running"
+
+    opened(work, approval="0.2", budget="0.8")
+
+
+def test_what_waits_is_set_aside_once(opened):
+    """What is little of what is left is kept from others as it is: neither more nor less."""
+
+    async def work(desk, _worker):
+        await held(desk, "0.21")
+        with pytest.raises(DiscreetError, match="kept for questions that wait"):
+            await desk.ask("ben", None, question("0.8", 9))
+        await held(desk, "0.79", "ben", 9)
+
+    opened(work, approval="0.2")
+
+
+# -- places -------------------------------------------------------------------------------
+
+
+class Named:
+    identity = "fake"
+
+
+def placed(work):
+    """Do something with a place, its worker, and lists of what was settled and what was late."""
+
+    class Quick:
+        overran = False
+
+        def __init__(self):
+            self.killed, self.free, self.asked = False, threading.Event(), []
+
+        def ask(self, bill, allowance=0.0):
+            self.asked.append(bill)
+            self.free.wait(20)
+            if self.killed:
+                raise EOFError
+            return DONE + bill
+
+        def kill(self):
+            self.killed = True
+            self.free.set()
+
+    async def main():
+        turns, settled, late = Turns(), [], []
+        worker = Quick()
+        place = Place(worker, Setup(Named(), None, 0, "", 0, ""), turns)
+        place._another = Quick
+
+        def run(name, bound=0.05, tick=0.2):
+            async def settle(text):
+                settled.append((name, text))
+
+            made = Run("ana", name.encode(), bound, tick, settle, late=lambda: late.append(name))
+            turns.put(made)
+            return made
+
+        try:
+            await asyncio.wait_for(work(place, worker, run, settled, late), 30)
+        finally:
+            await place.close()
+
+    asyncio.run(main())
+
+
+def test_nothing_is_settled_after_the_end():
+    """Not even what is done, and would leave at its tick."""
+
+    async def work(place, worker, run, settled, late):
+        worker.free.set()
+        done = run("a", tick=1.0)
+        place.start()
+        await done.started.wait()
+        await until(done.outcome.done)
+        assert settled == []
+        await place.close()
+        await asyncio.sleep(done.release - asyncio.get_running_loop().time() + 0.3)
+        assert (settled, late) == ([], [])
+
+    placed(work)
+
+
+@pytest.mark.parametrize("stretch", [1.0, 2.0])
+def test_a_place_is_taken_for_the_bound_before_the_next_one_starts(stretch):
+    """For the bound as it is stretched; the outcome leaves at the tick, not before."""
+
+    async def work(place, worker, run, settled, late):
+        worker.free.set()
+        place._turns.stretch = stretch
+        bound = 1.0 / stretch
+        long, next_ = run("a", bound=bound, tick=1.8), run("b", bound=0.01, tick=0.3)
+        place.start()
+        await next_.started.wait()
+        assert next_.release - next_.tick >= long.release - long.tick + 1.0
+        assert settled == []
+        await until(lambda: len(settled) == 2)
+        assert asyncio.get_running_loop().time() >= long.release
+        assert settled == [("b", "b"), ("a", "a")]
+        assert (worker.asked, late) == ([b"a", b"b"], [])
+
+    placed(work)
+
+
+def test_what_starts_again_is_run_once():
+    """The worker is busy with another: those behind leave the line at a tick, and come back to it.
+
+    Each such slip is counted once, as the fault of what the worker is busy with, however many
+    wait behind it.
+    """
+
+    async def work(place, worker, run, settled, late):
+        busy, behind, last = run("a", tick=60.0), run("b", tick=0.4), run("c", tick=0.4)
+        place.start()
+        await until(lambda: behind.moving > 0 and behind.started.is_set())
+        assert place._started[0] is behind  # in the order in which they were
+        await until(lambda: behind.moving > 0.7 and behind.started.is_set())
+        slips = round(behind.moving / behind.tick)
+        assert late == ["a"] * slips
+        assert place._turns.stretch == min(2**slips, 8)
+        assert 0 < last.moving <= behind.moving
+        assert place._started.count(behind) == 1
+        assert place._started.count(last) + place._turns.count("ana") == 1
+        assert (worker.asked, settled) == ([b"a"], [])
+        worker.free.set()
+        await until(lambda: len(settled) == 2)
+        assert settled == [("b", "b"), ("c", "c")]
+        assert worker.asked == [b"a", b"b", b"c"]
+        assert late == ["a"] * slips
+        assert (busy.overran, behind.overran, last.overran) == (True, False, False)
+
+    placed(work)
+
+
+def test_a_place_is_taken_no_longer_than_the_tick():
+    async def work(place, worker, run, settled, _late):
+        worker.free.set()
+        first = run("a", bound=60.0, tick=0.3)
+        next_ = run("b", tick=0.3)
+        place.start()
+        await next_.started.wait()
+        assert first.free == first.release
+        assert place._releases
+        await until(lambda: len(settled) == 2)
+        assert settled == [("a", "a"), ("b", "b")]
+
+    placed(work)
+
+
+@pytest.mark.parametrize(("code", "late"), [
+    ("import time; time.sleep(60)", False),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGPROF)", True),
+    ("import os; os._exit(0)", False),
+])  # fmt: skip
+def test_a_worker_that_was_killed_is_gone(code, late):
+    """When that returns, not some time later; and it is known whether its clock has ended it."""
+    worker = object.__new__(_pool.Worker)
+    worker._process = subprocess.Popen([sys.executable, "-c", code])
+    if "sleep" not in code:
+        worker._process.wait(60)
+    worker.kill()
+    assert worker._process.returncode is not None
+    assert worker.overran is late
+
+
+def test_turns_know_what_comes_before_somebody():
+    turns = Turns()
+    for who, bound in (("ana", 1), ("ana", 2), ("ana", 4), ("ben", 8), ("ben", 16)):
+        turns.put(Run(who, b"", bound, 0, None))
+    assert [turns.count(w) for w in ("ana", "ben", "carl")] == [3, 2, 0]
+    # each of the others comes up once before each of one's own
+    assert turns.before("carl") == 1 + 8
+    assert turns.before("ben") == 1 + 2 + 4 + 8 + 16
+    assert turns.before("ana") == 31
+    turns.put(Run("carl", b"first", 32, 0, None), first=True)
+    turns.put(Run("ana", b"again", 64, 0, None), first=True)
+
+    async def taken():
+        return [(await turns.get()).bound for _ in range(7)]
+
+    assert asyncio.run(taken()) == [64, 32, 8, 1, 16, 2, 4]

@@ -1,0 +1,260 @@
+"""The timetable under load: rows of honest questions, slow machines, and those who did nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from fractions import Fraction
+
+import pytest
+
+import discreet as dc
+from discreet.curator import Counter
+from discreet.service import Home, _machine, _pool
+from discreet.service._desk import Desk
+from discreet.service._machine import SAFETY, Crowd
+from discreet.service._pool import Place, Run, Turns
+from discreet.service._worker import DONE, FAILED, Setup
+
+pytestmark = pytest.mark.races
+
+
+class Processors:
+    """So many processors, shared equally by whoever works: a machine, in numbers."""
+
+    def __init__(self, many):
+        self._many, self._busy, self._lock = many, 0, threading.Lock()
+
+    def work(self, seconds, ended):
+        """Take so much processor time; give up if somebody ends it."""
+        with self._lock:
+            self._busy += 1
+        now = time.monotonic()
+        while seconds > 0 and not ended():
+            time.sleep(0.002)
+            before, now = now, time.monotonic()
+            seconds -= (now - before) * min(1.0, self._many / self._busy)
+        with self._lock:
+            self._busy -= 1
+
+
+class FakeWorker:
+    """Works on shared processors; its own clock ends it; negative: it runs out of memory at once.
+
+    What takes forever has its worker killed from outside, the first time it is asked.
+    """
+
+    def __init__(self, processors, durations, asked):
+        self._processors, self._durations, self._asked = processors, durations, asked
+        self.killed = self.overran = False
+
+    def ask(self, bill, allowance=0.0):
+        took = self._durations[int(bill)]
+        self._asked.append(int(bill))
+        if took < 0:
+            return FAILED
+        if took == float("inf"):
+            if self._asked.count(int(bill)) == 1:
+                raise EOFError
+            took = 0.01
+        self.overran = 0 < allowance < took
+        self._processors.work(min(took, allowance or took), lambda: self.killed)
+        if self.overran or self.killed:
+            raise EOFError
+        return DONE + b"outcome"
+
+    def kill(self):
+        self.killed = True
+
+
+class _Named:
+    identity = "fake"
+
+
+def _served(durations, *, bound, tick, workers=1, processors=1.0, seats=None, start=0.0):
+    """Outcomes by run, the runs, what was begun, and the moments at which workers were replaced."""
+    found, made, asked, replaced = {}, [], [], []
+    machine = Processors(processors)
+
+    async def main():
+        turns, ended, loop = Turns(), asyncio.Event(), asyncio.get_running_loop()
+        if seats is not None:
+            turns.seats = asyncio.Semaphore(seats)
+
+        def another():
+            replaced.append(loop.time())
+            time.sleep(start)
+            return FakeWorker(machine, durations, asked)
+
+        places = []
+        for _ in range(workers):
+            worker = FakeWorker(machine, durations, asked)
+            places.append(Place(worker, Setup(_Named(), None, 0, "", 0, ""), turns))
+            places[-1]._another = another
+
+        async def settle(text, name):
+            found[name] = text
+            if len(found) == len(durations):
+                ended.set()
+
+        for i in range(len(durations)):
+            made.append(Run("ana", b"%d" % i, bound, tick, lambda t, n=i: settle(t, n)))
+            turns.put(made[-1])
+        for place in places:
+            place.start()
+        await asyncio.wait_for(ended.wait(), 200)
+        for place in places:
+            await place.close()
+        return turns
+
+    turns = asyncio.run(main())
+    return found, made, asked, replaced, turns
+
+
+HONEST = 0.055
+"""Processor time of a run whose bound is 0.1: the most that any kind of question has taken."""
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_a_queue_of_honest_questions_makes_nobody_late(workers):
+    """Sixty, on one processor, by however many workers."""
+    durations = [HONEST] * 60
+    found, made, asked, _, turns = _served(durations, bound=0.1, tick=0.8, workers=workers, seats=1)
+    assert set(found.values()) == {"outcome"}
+    assert not any(run.overran for run in made)
+    assert sorted(asked) == list(range(60))  # nobody's data were looked at twice
+    assert turns.stretch == 1
+
+
+def test_without_seats_the_same_queue_pulls_the_brake():
+    """The old timetable, planted: four places promise four processors where there is one."""
+    _, made, _, _, _ = _served([HONEST] * 60, bound=0.1, tick=0.8, workers=4)
+    assert any(run.overran for run in made)
+
+
+def test_a_slow_machine_makes_the_timetable_slip_and_pulls_no_brake():
+    """A quarter of a processor: those who wait start again, twice at most, and all are answered."""
+    durations = [4 * HONEST] * 24
+    found, made, asked, _, turns = _served(durations, bound=0.4, tick=3.2, seats=1, processors=0.25)
+    assert set(found.values()) == {"outcome"}
+    assert 1 <= sum(run.overran for run in made) <= 2
+    assert turns.stretch in {2, 4}
+    assert sorted(asked) == list(range(24))
+    turns.ease()
+    assert turns.stretch == 1
+
+
+def test_a_timetable_that_does_not_stretch_slips_again_and_again(monkeypatch):
+    monkeypatch.setattr(_pool, "_WIDEST", 1.0)
+    _, made, _, _, _ = _served([4 * HONEST] * 24, bound=0.4, tick=3.2, seats=1, processors=0.25)
+    assert sum(run.overran for run in made) > 2
+
+
+@pytest.mark.parametrize("fault", [0.5, -1.0])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_those_behind_a_run_that_fails_neither_fail_nor_run_twice(fault, workers):
+    """Beyond its clock or its memory; another worker takes longer to come than a tick."""
+    durations = [0.02] * 3 + [fault] + [0.02] * 20
+    found, made, asked, _, _ = _served(
+        durations, bound=0.1, tick=0.8, workers=workers, processors=workers, seats=workers,
+        start=2.0,
+    )  # fmt: skip
+    assert [i for i, text in found.items() if text is None] == [3]
+    assert [i for i, run in enumerate(made) if run.overran] == [3]
+    assert sorted(asked) == list(range(24))
+
+
+@pytest.mark.parametrize("fault", [0.5, -1.0])
+def test_a_worker_that_failed_is_replaced_when_its_place_is_free(fault):
+    """At once would tell when it failed; so nobody behind it is told that."""
+    begun = time.monotonic()
+    found, _, _, replaced, _ = _served([fault, 0.01], bound=0.4, tick=3.2)
+    assert found == {0: None, 1: "outcome"}
+    (moment,) = replaced
+    assert moment >= begun + 0.4
+
+
+def test_a_run_whose_worker_dies_runs_once_more():
+    found, (run,), asked, replaced, _ = _served([float("inf")], bound=0.2, tick=1.6)
+    assert found == {0: "outcome"}
+    assert run.overran  # it leaves later, which may tell something
+    assert asked == [0, 0]
+    assert len(replaced) == 1
+
+
+def test_nobody_pays_for_somebody_else_s_run(tmp_path):
+    """The last question of all that the budget can pay for, behind one that runs out of memory."""
+    table = dc.policy.Table("people", [dc.policy.Integer("age", 0, 115)])
+    service = dc.policy.Service(rows=1000)
+    policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="poor", service=service)
+    asked = []
+
+    async def main(desk):
+        turns = desk.turns
+        first = await desk.ask("eve", None, _question(0))
+        rest = [await desk.ask("ana", None, _question(k)) for k in range(1, 5)]
+        worker = Fails(first.run.bill)
+        place = Place(worker, Setup(policy, None, 0, "", 0, ""), turns)
+        place._another = lambda: time.sleep(2) or worker
+        desk.places = [place]
+        place.start()
+        for order in (first, *rest):
+            await asyncio.wait_for(order.ended.wait(), 60)
+        await desk.close()
+        return [order.state for order in (first, *rest)]
+
+    def _question(k):
+        return {"sql": f"SELECT COUNT(*) AS n FROM people WHERE age > {k}", "epsilon": "0.2"}
+
+    class Fails:
+        """Runs out of memory for one question, and answers the others."""
+
+        overran = False
+
+        def __init__(self, bill):
+            self._bill = bill
+
+        def ask(self, bill, allowance=0.0):
+            asked.append(bill)
+            return FAILED if bill == self._bill else DONE + b'{"made": "up"}'
+
+        def kill(self):
+            pass
+
+    with dc.open(policy=policy, dummy=True) as curator:
+        desk = Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)
+        states = asyncio.run(main(desk))
+        debits = [x for x in desk.ledger.lines if x.kind == "debit"]
+        assert desk.ledger.balance().remaining == 0
+    assert states == ["failed", *["done"] * 4]
+    assert len(asked) == len(set(asked)) == len(debits) == 5
+    assert {x.content["cost"]["epsilon"] for x in debits} == {"1/5"}
+
+
+@pytest.mark.parametrize(
+    ("processors", "workers", "seats", "threads", "stretch"),
+    [(1, 4, 1, 1, 1 / 2), (2, 2, 2, 1, 1), (2, 1, 2, 2, 1), (8, 2, 8, 4, 1), (8, 24, 8, 1, 1 / 2),
+     (2, 3, 2, 1, 2 / 3), (3.5, 2, 3, 1, 1), (0.5, 1, 1, 1, 2), (0.5, 2, 1, 1, 1)],
+)  # fmt: skip
+def test_no_more_is_promised_than_there_is(processors, workers, seats, threads, stretch):
+    crowd = Crowd((1.0, 1.0), processors, workers, 1)
+    assert (crowd.seats, crowd.threads, crowd.stretch) == (seats, threads, stretch)
+    crowded = min(max(1, workers / max(1, processors)), SAFETY)
+    assert crowd.seats / crowd.stretch <= processors * crowded
+    assert crowd.threads * workers <= max(crowd.seats, workers)
+
+
+def test_a_quota_of_time_is_fewer_processors(tmp_path):
+    """As containers and systemd set it, for a group or for one above it."""
+    for path, text in {
+        "proc/self/cgroup": "1:cpu:/x\n0::/system.slice/discreet.service\n",
+        "sys/fs/cgroup/system.slice/discreet.service/cpu.max": "max 100000\n",
+        "sys/fs/cgroup/system.slice/cpu.max": "150000 100000\n",
+        "sys/fs/cgroup/cpu.max": "400000 100000\n",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert list(_machine._quotas(tmp_path)) == [1.5, 4.0]
+    assert list(_machine._quotas(tmp_path / "none")) == []
+    assert Fraction(_machine.processors()) >= Fraction(1, 100)
