@@ -15,7 +15,6 @@ from discreet.curator import Counter, run_bill
 from discreet.errors import DiscreetError
 from discreet.service import Home, _machine, _pool, _ticks
 from discreet.service._desk import Desk
-from discreet.service._orders import Order
 from discreet.service._pool import Place, Run, Turns
 from discreet.service._worker import DONE, FAILED, Setup
 
@@ -290,7 +289,7 @@ def test_three_overruns_stop_questions_of_their_size_until_an_owner_has_looked(t
         async def main():
             nonlocal desk
             for _ in range(3):
-                desk.orders.keep_late(Order("", "", "", "", {}, "", 0, "", tick=4.0))
+                desk.orders.keep_late(4.0)
             desk = Desk(Counter(curator), home, 1.0, 4.0)  # a new start forgets nothing
             assert desk.overruns == 3
             with pytest.raises(DiscreetError, match="not done at their tick"):

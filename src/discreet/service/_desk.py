@@ -32,6 +32,7 @@ from discreet.errors import (
 from discreet.ledger import ChainedLedger
 from discreet.service import _ticks
 from discreet.service._admission import Admission
+from discreet.service._daybook import Daybook
 from discreet.service._errors import BusyError, StateError
 from discreet.service._home import Home
 from discreet.service._orders import Order, Orders, now
@@ -83,7 +84,8 @@ class Desk:
         """Bytes that a worker has, and its threads."""
         self.clocked = True
         """Whether runs are ended by clocks of their own; else each has its place for its tick."""
-        self.orders = Orders(home, counter)
+        self.daybook = Daybook(home.folder, self.name)
+        self.orders = Orders(home, counter, self.daybook.name)
         self.admission = Admission(counter, self.orders, self.waiting)
         self._deciding = asyncio.Lock()
         self._live: OrderedDict[str, Order] = OrderedDict()
@@ -102,6 +104,7 @@ class Desk:
         self.rehearsal: Rehearsal | None = None
         self.raises = Raises(home, counter.policy, self.ledger)
         self.board = Board(self.ledger)
+        self.daybook.recall(self.orders.keep_late)
         self._late = self.orders.late()
         self._told = list(self._late)
 
@@ -121,11 +124,13 @@ class Desk:
             place.start()
         for order in self.orders.in_state("running"):
             await self._resume(order)
+        self.daybook.forget()
 
     async def close(self) -> None:
         """Stop serving."""
         for place in self.places:
             await place.close()
+        self.daybook.close()
         if self.rehearsal is not None:
             self.rehearsal.close()
         for pool in (self._pricing, self._previews, self._writers):
@@ -224,15 +229,30 @@ class Desk:
             secrets.token_hex(16), self.name, analyst, key or secrets.token_hex(16), dict(body),
             "waiting", bill.cost.epsilon, now(), tick=tick, bound=bound,
         )  # fmt: skip
-        self._check_time(order)
-        limit = self.counter.policy.service.approval
-        if limit is not None and bill.cost.epsilon > limit:
-            paid = await self.write(lambda: self.counter.stored(bill, analyst, key=order.key))
-            if paid is None or body.get("fresh"):
-                await self.write(lambda: self._hold(order, bill))
+        try:
+            self._check_time(order)
+        except DiscreetError:
+            if await self._known(order, bill):  # what needs no run is kept from nobody
                 return order
-        await self._pay(order, bill, new=key is None)
+            raise
+        limit = self.counter.policy.service.approval
+        if limit is not None and bill.cost.epsilon > limit and not await self._known(order, bill):
+            await self.write(lambda: self._hold(order, bill))
+        elif not order.over:
+            await self._pay(order, bill, new=key is None)
         return order
+
+    async def _known(self, order: Order, bill: Bill) -> bool:
+        """Give the answer that an equal question has, if one has any; nothing runs."""
+        if order.body.get("fresh"):
+            return False
+        paid = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
+        if paid is None or paid.outcome is None:
+            return False
+        order.settle_by(bill)
+        order.line, order.hash = paid.receipt.number, paid.receipt.hash
+        await self._hand_out(order, bill, paid.outcome.text, own=False)
+        return True
 
     def _bill(
         self, body: Mapping[str, Any], analyst: str, order: Order | None = None
@@ -288,23 +308,29 @@ class Desk:
             return
         # one that is taken up again may find the outcome of its own debit
         own = order.line == paid.receipt.number and not order.cached
+        free = self.daybook.unbegun(order.book, order.hash) and order.hash == paid.receipt.hash
         order.line, order.hash = paid.receipt.number, paid.receipt.hash
         if paid.outcome is not None:
-            text = self.counter.shaped(paid.outcome.text, bill)
-            order.cached = not own
-            await self.write(lambda: self._end(order, text, self.orders.keep))
-            order.ended.set()
+            await self._hand_out(order, bill, paid.outcome.text, own=own)
             return
         order.state = "running"
         other = await self._same(paid)
         if other is not None:  # the same question is underway: one run, one outcome, for both
-            order.run, order.tick, order.cached = other.run, other.tick, True
+            order.run, order.tick, order.cached = other.run, other.tick, not own
             await self.write(lambda: self.orders.keep(order))
             self._follow(order, other, bill)
             return
-        await self.write(lambda: self.counter.meter(paid))
+        if not free:
+            await self.write(lambda: self.counter.meter(paid))
         await self.write(lambda: self.orders.keep(order))
         self._begin(order, paid)
+
+    async def _hand_out(self, order: Order, bill: Bill, stored: str, *, own: bool) -> None:
+        """Give what is stored, as the question wants it."""
+        text = self.counter.shaped(stored, bill)
+        order.cached = not own
+        await self.write(lambda: self._end(order, text, self.orders.keep))
+        order.ended.set()
 
     def _paid(self, order: Order, bill: Bill, *, new: bool) -> Paid:
         """Find what is stored, or debit, and keep an order whose run may begin."""
@@ -348,18 +374,18 @@ class Desk:
 
     async def _same(self, paid: Paid) -> Order | None:
         """Give the order of this process that runs under a debit which another one has found."""
-        if paid.receipt.charged or paid.receipt.number <= self._begun:
-            return None
         for _ in range(100):  # its own task may be about to begin
             if (other := self._live.get(paid.receipt.hash)) is not None:
                 return other
+            if paid.receipt.number <= self._begun:  # made before: whoever takes it up first runs it
+                return None
             await asyncio.sleep(0.02)
         return None
 
     def _begin(self, order: Order, paid: Paid) -> None:
         async def settle(text: str | None) -> None:
             if order.run is not None and order.run.overran:
-                await self.write(lambda: self.orders.keep_late(order))
+                await self.write(lambda: self._keep_late(order))
                 order.run.tell()
             try:
                 await self.write(lambda: self._settle(order, paid, text))
@@ -372,13 +398,23 @@ class Desk:
         assert order.bill is not None  # it was kept before the debit
         order.run = Run(
             order.analyst, order.bill, order.bound if self.clocked else order.tick, order.tick,
-            settle, lambda: _stops(order.tick, self._late), lambda: self._late.append(order.tick),
+            settle, lambda: _stops(order.tick, self._late), lambda: self._is_late(order.tick),
             lambda: _stops(order.tick, self._told), lambda: self._told.append(order.tick),
+            lambda: self.daybook.begin(paid.receipt.hash),
         )  # fmt: skip
         self._live[paid.receipt.hash] = order
         while len(self._live) > _REMEMBERED and next(iter(self._live.values())).over:
             self._live.popitem(last=False)
         self.turns.put(order.run)
+
+    def _is_late(self, tick: float) -> None:
+        """Count a late run: no kill makes this forgotten."""
+        self.daybook.late(tick)
+        self._late.append(tick)
+
+    def _keep_late(self, order: Order) -> None:
+        self.orders.keep_late(order.tick, order.asked)
+        self.daybook.told(order.tick)
 
     def _settle(self, order: Order, paid: Paid, text: str | None) -> None:
         try:

@@ -57,7 +57,7 @@ _SCHEMA: Final = (
 )
 
 
-_COLUMNS: Final = (("keys", "only", "TEXT"),)
+_COLUMNS: Final = (("keys", "only", "TEXT"), ("orders", "book", "TEXT"))
 """Columns that a folder of an older version lacks."""
 
 

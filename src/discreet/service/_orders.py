@@ -66,6 +66,8 @@ class Order:
     """Whether it is answered from made-up data."""
     size: int = 0
     """Letters of its outcome."""
+    book: str | None = None
+    """The daybook of the process that keeps it; see :mod:`._daybook`."""
     reread: Callable[[Order], None] | None = None
     """Reads the outcome again where it is no longer kept in memory."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -101,8 +103,8 @@ class Order:
 class Orders:
     """The orders of one policy: those of late in memory, all of them in the service's folder."""
 
-    def __init__(self, home: Home, counter: Counter) -> None:
-        self._home, self._counter = home, counter
+    def __init__(self, home: Home, counter: Counter, book: str | None = None) -> None:
+        self._home, self._counter, self._book = home, counter, book
         self._policy = counter.policy.identity
         self._recent: OrderedDict[str, Order] = OrderedDict()
         self._long: OrderedDict[str, Order] = OrderedDict()
@@ -131,16 +133,17 @@ class Orders:
             return known
         rows = self._home.read(
             "SELECT id, policy, analyst, key, body, state, price, asked, line, hash, cached, "
-            "decided, bill FROM orders WHERE id = ? AND policy = ?",
+            "decided, bill, book FROM orders WHERE id = ? AND policy = ?",
             (id_, self._policy),
         )
         if not rows:
             return None
-        own, policy, analyst, key, body, state, price, asked, line, hash_, *rest = rows[0]
+        own, policy, analyst, key, body, state, price, asked, line, hash_, *rest, book = rows[0]
         order = Order(
             own, policy, analyst, key, json.loads(body), state, Fraction(price), asked,
             line, hash_, bool(rest[0]), *rest[1:],
         )  # fmt: skip
+        order.book = book
         if order.state == "done" and order.line is not None and _lost(self._ledger, order):
             order.state = "lost"
         if order.over:
@@ -228,15 +231,17 @@ class Orders:
         self._remember(order)
 
     def keep(self, order: Order) -> None:
-        """Write an order, new or changed."""
+        """Write an order, new or changed: this process has it now."""
         values = (order.id, order.policy, order.analyst, order.key, canonical(dict(order.body)),
                   order.state, order.line, order.hash, str(order.price), order.asked,
-                  order.decided, int(order.cached), order.bill)  # fmt: skip
+                  order.decided, int(order.cached), order.bill, self._book)  # fmt: skip
         self._home.write(
             "INSERT OR REPLACE INTO orders (id, policy, analyst, key, body, state, line, hash, "
-            "price, asked, decided, cached, bill) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "price, asked, decided, cached, bill, book) VALUES "
+            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             values,
         )
+        order.book = self._book
         self._remember(order)
 
     def keep_state(self, order: Order) -> None:
@@ -249,11 +254,11 @@ class Orders:
         else:  # the folder has lost it
             self.keep(order)
 
-    def keep_late(self, order: Order) -> None:
+    def keep_late(self, tick: float, asked: str = "") -> None:
         """Write down that a run was not done at its tick."""
         self._home.write(
             "INSERT INTO late (policy, tick, asked) VALUES (?, ?, ?)",
-            (self._policy, order.tick, order.asked),
+            (self._policy, tick, asked or now()),
         )
 
     def late(self) -> list[float]:

@@ -94,6 +94,8 @@ class Run:
     """Asked by whoever looks: whether it is known to everybody that it is not to run."""
     told: Callable[[], None] = lambda: None
     """Called when everybody may know what is late: at its tick."""
+    begin: Callable[[], None] = lambda: None
+    """Called before a worker is given it; only then may it begin."""
     started: asyncio.Event = field(default_factory=asyncio.Event)
     free: float = 0.0
     """When its place is free again, on the loop's clock; known once it has started."""
@@ -393,6 +395,7 @@ class Place:
         loop = asyncio.get_running_loop()
         ask = self._worker.ask
         try:
+            run.begin()
             return await loop.run_in_executor(self._thread, ask, run.bill, run.allowance)
         except (EOFError, OSError):
             note("worker gone", policy=self._setup.policy.identity)
