@@ -4,7 +4,12 @@
 by turns, and beside each time stands the processor time of the process that did the work: on
 a machine that is shared the first one is about the others, the second one about us. Rates
 are those of one core, ``1 / processor time``: the web process has one, clients and
-workers have the other.
+workers have the other. The clients are one process with plain sockets; what they take of both
+cores stands beside the rest.
+
+New questions of 64 clients can come no faster than ticks and places let them, which are functions
+of plans and declared rows; both limits are printed. The table fills the class of sizes that it
+declares (powers of four), or places would be taken for rows that are not there.
 """
 
 from __future__ import annotations
@@ -26,11 +31,15 @@ from urllib.parse import urlsplit
 
 import discreet as dc
 from discreet.cli._sample import write_sample
+from discreet.curator import Counter
+from discreet.service import _ticks
+from discreet.service._machine import Crowd, processors
 
 QUESTION = "SELECT region, COUNT(*) AS n, AVG(cost) AS c FROM visits GROUP BY region"
 CLIENTS = 64
-WORKERS = "8"
-"""A place is taken for the bound, some four times what a run takes: four keep one core busy."""
+ROWS = 4**6
+WORKERS = 2 * max(1, int(processors()))
+"""With twice as many as processors a seat is taken for what the model gives; more gain nothing."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _fresh = itertools.count()
 
@@ -96,9 +105,10 @@ def _new() -> dict[str, object]:
 
 def _policy(folder: Path, name: str) -> Path:
     folder.mkdir()
-    path, _ = write_sample(folder, 4000)
+    path, table = write_sample(folder, 1300)
+    assert ROWS // 2 < table.num_rows <= ROWS
     text = path.read_text().replace('epsilon = "2"', 'epsilon = "100000"')
-    path.write_text(text.replace('"clinic"', f'"{name}"') + "\n[service]\nrows = 16000\n")
+    path.write_text(text.replace('"clinic"', f'"{name}"') + f"\n[service]\nrows = {ROWS}\n")
     return path
 
 
@@ -109,7 +119,7 @@ def served(path: Path) -> Iterator[tuple[int, str, str]]:
     words = [sys.executable, "-m", "discreet", "key", "add", "ana", "--home", home]
     key = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
     words = [sys.executable, "-m", "discreet", "serve", str(path), "--home", home, "--port", "0",
-             "--json", "--workers", WORKERS]  # fmt: skip
+             "--json", "--workers", str(WORKERS)]  # fmt: skip
     with subprocess.Popen(words, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         try:
@@ -192,6 +202,15 @@ async def _measure(where, key: str, pid: int, curator, seconds: float = 5.0) -> 
               f"{1 / each:.0f} a second of one core", flush=True)  # fmt: skip
 
 
+def _places(curator) -> float:
+    """New questions a second that places let through, on a machine as fast as the reference."""
+    counter, crowd = Counter(curator), Crowd((1.0, 1.0), processors(), WORKERS, 1)
+    bill = counter.bill(str(_new()["sql"]), "ana", epsilon="0.1")
+    statements = counter.statements(bill)
+    text, divisions = sum(map(len, statements)), _ticks.divisions_in(statements)
+    return crowd.seats / (_ticks.bound(bill.plans, ROWS, 1.0, text, divisions) * crowd.stretch)
+
+
 async def _new_questions(where, key: str, pid: int, curator, seconds: float = 8.0) -> None:
     def make(*_: int) -> bytes:
         return _request("POST", "/v1/answers", key, _new(), Prefer="wait=300")
@@ -203,15 +222,18 @@ async def _new_questions(where, key: str, pid: int, curator, seconds: float = 8.
         used, own = time.process_time(), next(_fresh)
         alone = _in_process(curator, seconds)
         here = (time.process_time() - used) / (next(_fresh) - own - 1)
-        used, all_ = _processor(pid), _processor(pid, children=True)
+        used, all_, own = _processor(pid), _processor(pid, children=True), time.process_time()
         rate, number, waits = await _load(where, make, clients=CLIENTS, seconds=seconds)
         web = (_processor(pid) - used) / number
         all_ = (_processor(pid, children=True) - all_) / number
+        clients = (time.process_time() - own) / number
         print(f"new questions, {CLIENTS} clients: {rate:.1f} a second, in process {alone:.1f}: "
               f"{100 * rate / alone:.0f} %; processor {1e3 * web:.1f} ms in the web process, "
-              f"{1e3 * (all_ - web):.1f} in workers, {1e3 * here:.1f} in process; "
+              f"{1e3 * (all_ - web):.1f} in workers, {1e3 * clients:.1f} in clients, "
+              f"{1e3 * here:.1f} in process; "
               f"mean waits of clients {min(waits):.2f} to {max(waits):.2f} s, tick {tick:g} s: "
-              f"{CLIENTS / tick:.0f} a second at most", flush=True)  # fmt: skip
+              f"{CLIENTS / tick:.0f} a second at most, by places {_places(curator):.0f}",
+              flush=True)  # fmt: skip
     said = json.loads(await (await Line.to(where)).ask(_request("GET", "/v1/budget", key)))
     print(f"runs that missed their tick: {said['result']['overruns']}", flush=True)
 

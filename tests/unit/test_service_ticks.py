@@ -69,6 +69,14 @@ def test_a_tick_is_on_the_grid_and_above_the_bound(plans):
     assert _ticks.tick(_ticks.bound(plans["count"], None, 1.0, 300), 4.0) == 4.0
 
 
+@pytest.mark.parametrize(
+    ("longest", "busy"), [(1.0, 1), (1.02, 1), (1.25, 1), (1.26, 2), (2.1, 4), (4.0, 4), (1e9, 64)]
+)
+def test_a_pause_of_milliseconds_does_not_make_a_machine_busy(longest, busy):
+    """No clock shows exactly one: that took every quiet machine for one of half the speed."""
+    assert _machine._busyness(longest) == busy
+
+
 def test_a_small_question_on_a_quiet_machine_leaves_within_a_third_of_a_second(plans):
     """64 clients that wait for each answer would else get 128 a second at most."""
     for rows in (10, 1000, 16_000):

@@ -21,6 +21,11 @@ SAFETY: Final = 2.0
 _REFERENCE: Final = 0.05
 """Processor time of what is measured, on the machine that the figures of ticks are from."""
 _BUSIEST: Final = 64.0
+_EASE: Final = 1.25
+"""How much longer than its processor time a part takes on a machine that is not busy, at most.
+
+That is a pause of some milliseconds, for which every tick has room fifty times over.
+"""
 _LAPS: Final = 6
 _FINEST: Final = 0.001
 """Where processor time is limited or watched, its clock is as coarse as some milliseconds."""
@@ -99,7 +104,7 @@ def machine() -> tuple[float, float]:
                 "ORDER BY hash(i)) AS r FROM range(100000) t(i)) WHERE r < 5"
             ).fetchall()
             best = min(best, clock.lap())
-    return _power(best / _REFERENCE), min(_power(clock.busy), _BUSIEST)
+    return _power(best / _REFERENCE), _busyness(clock.busy)
 
 
 class _Clock:
@@ -115,6 +120,11 @@ class _Clock:
         wall, work = (after - before for before, after in zip(self._now, now, strict=True))
         self.busy, self._now = max(self.busy, wall / max(work, _FINEST)), now
         return work
+
+
+def _busyness(longest: float) -> float:
+    """How busy a machine is whose longest part took so many times its processor time."""
+    return 1.0 if longest <= _EASE else min(_power(longest), _BUSIEST)
 
 
 def _power(ratio: float) -> float:
