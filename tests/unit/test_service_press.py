@@ -89,6 +89,19 @@ def test_what_was_written_is_kept_within_a_bound(monkeypatch):
     assert len(written) == 20 + 1 + 1  # the last one was kept, the first one was not
 
 
+def test_so_many_answers_are_kept_however_short_they_are(monkeypatch):
+    """Bytes alone let them grow for fifteen thousand questions, of which each is read once."""
+    monkeypatch.setattr(_press, "_MOST", 3)
+
+    async def story():
+        press = _press.Press()
+        for name in "abcdc":
+            await press.written(order(name, "ana", 1), "json", "0.95", lambda: b"xx")
+        return press._size, [id_ for id_, _, _ in press._kept]
+
+    assert asyncio.run(story()) == (6, ["b", "d", "c"])
+
+
 def test_texts_of_long_answers_are_kept_within_a_bound(tmp_path, monkeypatch):
     """The rest are read from the ledger again, and say the same."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

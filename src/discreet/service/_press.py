@@ -23,7 +23,8 @@ _SHORT: Final = 2 << 10
 _WAITING: Final = 8
 """Long answers that one analyst may have written out, or waiting for it, at the same time."""
 _KEPT: Final = 32 << 20
-"""Bytes of what was written, kept for those who ask again."""
+_MOST: Final = 2000
+"""Bytes of what was written, and answers, that are kept for those who ask again, at most."""
 
 
 class Press:
@@ -69,6 +70,6 @@ class Press:
         if len(made) <= _KEPT // 4 and name not in self._kept:
             self._kept[name] = made
             self._size += len(made)
-            while self._size > _KEPT:
+            while self._size > _KEPT or len(self._kept) > _MOST:
                 self._size -= len(self._kept.popitem(last=False)[1])
         return made
