@@ -4,61 +4,64 @@ r"""A variance asked alone where the number of rows is public: a rough mean, the
 
 What is released
 ----------------
-*First round.* :math:`\lfloor D\,\Sigma y/K\rfloor` with a small share of the price. It says about where
-the mean lies, and with n chooses what the second round measures:
+*First round.* :math:`\lfloor D\,\Sigma y/K\rfloor`, with a small share of the price. It says about
+where the mean lies and, with n, chooses what the second round measures:
 
 - *the variance itself*: :math:`\lfloor b\,\Sigma(y-\bar y)^2\rfloor`, b = Dn/K²(n−1); or
 - *two sums about a centre* g: :math:`\lfloor a\,\Sigma(y-g)\rfloor` and
-  :math:`\lfloor b\,\Sigma(y-g)^2\rfloor`, with w the distance of g from the farther end and a = 2tbw,
-  where :math:`b=(D-2)/(1+t)^2w^2` under Laplace noise.
+  :math:`\lfloor b\,\Sigma(y-g)^2\rfloor`, with w the distance of g from the farther end, a = 2tbw
+  and :math:`b=(D-2)/w^2(1+t)^2` (under Gaussian noise :func:`_norm` instead of (1+t)²).
 
 Guarantee
 ---------
-D is a constant (:data:`WHOLE`), so both laws and both losses are fixed before anything is measured. The
-second question is a function of n and of what the first round has released: losses compose.
+D is a constant (:data:`WHOLE`), so both laws and both losses are fixed before anything is
+measured. What the second round asks is a function of n and of what the first has released, and no
+unit moves it by more than D, whatever it is: losses compose.
 
 Proof sketch
 ------------
 A row y is replaced by y'. Σy moves by K at most. With c the mean of the other rows,
-:math:`\Sigma(y-\bar y)^2` moves by :math:`\frac{n-1}n|(y-c)^2-(y'-c)^2|\le\frac{n-1}nK^2`. The L1 norm of
-a move of (aΣx, bΣx²), x = y − g, is the larger of the ranges of bx² ± ax on \|x\| ≤ w: from
-:math:`-a^2/4b=-bt^2w^2` (t ≤ 1) to :math:`bw^2(1+2t)`, together :math:`bw^2(1+t)^2`. For L2, two values d
-apart have a sum of at most 2w − d, so the square is at most :math:`b^2w^4\max_{0\le x\le2}x^2(4t^2+(2-x)^2)`.
-Beyond t² = 1/8 that grows with x, up to 16t². Below, it has one more maximum at an x ≤ 3/2; as a maximum
-of functions that are linear in t² it is convex in t², hence below its chord from 1 (t = 0) to 27/16
-(t² = 1/8): at most 1 + 11t²/2. (:func:`_norm` takes the larger of both.) Rounding down: whole numbers
-that move by no more than a whole D do so rounded, too; of two, each moves by less than one more, which
-the 2 in D − 2 allows for.
+:math:`\Sigma(y-\bar y)^2` moves by
+:math:`\frac{n-1}n|(y-c)^2-(y'-c)^2|\le\frac{n-1}nK^2`. The L1 norm of a move of (aΣx, bΣx²),
+x = y − g, is the larger of the ranges of bx² ± ax on \|x\| ≤ w: from :math:`-a^2/4b=-bt^2w^2`
+(t ≤ 1) to :math:`bw^2(1+2t)`, together :math:`bw^2(1+t)^2`. For L2: two values d apart have a
+sum of at most 2w − d, so the square is at most
+:math:`b^2w^4\max_{0\le x\le2}x^2(4t^2+(2-x)^2)`. Beyond t² = 1/8 that grows with x, up to
+16t². Below, it has one more maximum, at an x ≤ 3/2; as a maximum of functions that are linear in
+t² that is convex in t², hence below its chord from 1 (t = 0) to 27/16 (t² = 1/8): at most
+1 + 11t²/2. Rounding down: what moves by no more than a whole D does
+so rounded, too; of two numbers each moves by less than one more, which D − 2 allows for.
 
 What it gives
 -------------
-Let E = εn and the mean lie μ half ranges from the middle. Noise on the variance itself is the same for all μ
-(1 in what follows; it is what other libraries add). Two sums about g ≈ the mean have
-:math:`\tfrac14(1+|\mu|)^2(1+t)^2\sqrt{1+r^2/t^2(1+|\mu|)^2}`, r half ranges being the error of g; t follows from
-r. What is expected to be the smaller is taken: the two sums, where they are below :data:`_AHEAD`. By exact
-integration over the first round, with its share paid for, the worst μ and the middle have
+Let E = εn, and the mean lie μ half ranges from the middle. Noise on the variance itself, which is
+what other libraries add, is the same for all μ: call it 1. Two sums about g ≈ the mean have
+:math:`\tfrac14(1+|\mu|)^2(1+t)^2\sqrt{1+r^2/t^2(1+|\mu|)^2}`, r half ranges being the error of g; t
+follows from r. What is expected to be smaller is taken, the two sums only below :data:`_AHEAD`.
+By integration over the first round, its share paid for, errors are (Laplace noise)
 
 =======  ====  ====  ====  ====  =====  =====  ======
 E        50    100   250   500   1000   5000   50000
 =======  ====  ====  ====  ====  =====  =====  ======
-worst    1.04  1.05  1.05  1.04  1.04   1.03   1.03
+worst μ  1.04  1.05  1.05  1.04  1.04   1.03   1.03
 μ = 0    1.02  0.97  0.79  0.61  0.48   0.31   0.27
 =======  ====  ====  ====  ====  =====  =====  ======
 
-Where the noise of the variance itself would be beyond :data:`_ALONE` quarter ranges squared (E < 30), the
-first round knows nothing. There two sums about the middle with t = ½ are ahead (0.55 to 0.8 in the middle, 1.04 at
-an end at most) as the mean that they give bounds the variance: :math:`\sigma^2\le(K-\bar y)\bar y`.
-(Only below E = 8, where all is noise, a variance near the largest possible would be better off
-with noise of its own: by up to 1.35.)
+Where noise on the variance itself would be beyond :data:`_ALONE` quarters of the squared range
+(E < 30), the first round knows nothing. There two sums about the middle with t = ½ are ahead (0.55
+to 0.8 in the middle, 1.04 at most), as the mean that they give bounds the variance:
+:math:`\sigma^2\le(K-\bar y)\bar y`. Only below E = 8, where all is noise, would a variance near the
+largest possible be better off with noise of its own, by up to 1.35.
 
 Intervals
 ---------
-Of the variance itself: the noise's, no approximation. Of two sums: with m the exact mean less g,
-:math:`V(m)=S/n-2mA/n+m^2` differs from the variance by noise alone, of coefficients 1/bn and 2m/an. A region of m
-gets a tenth of the error; the variance lies between the least and largest V over it, less and plus a
-margin for the largest \|m\| in it (Berger and Boos), and below (K − ȳ)ȳ. Where the region is wide, boxes of both
-sums at half of the error each say more. Given the first round all of this is about the second one's noise, so
-what the first chose costs no coverage.
+Of the variance itself: that of the noise, without approximation. Of two sums: with m the exact mean
+less g, :math:`V(m)=S/n-2mA/n+m^2` differs from the variance by noise alone, of coefficients 1/bn
+and 2m/an. A region of m gets a tenth of the error; the variance lies between the least and the
+largest V over it, less and plus a margin for the largest \|m\| in it (Berger and Boos), and
+below (K − ȳ)ȳ. Where the region is wide, boxes of both sums at half of the error each say more.
+Given the first round all of this is about the noise of the second, so what the first one chose
+costs no coverage.
 """
 
 from __future__ import annotations
@@ -98,15 +101,17 @@ WHOLE: Final = 2**30
 """How far one unit moves what either round measures: fine enough that rounding is nothing."""
 
 _FIRST: Final = Fraction(3, 100)
-"""Share of the first round under Laplace noise. Gaussian noise goes down with the root: twice that."""
+"""Share of the first round under Laplace noise; twice that under Gaussian, which costs as much."""
 
-_AHEAD: Final = 0.85
+_AHEAD: Final = 0.82
 """Two sums are taken below so much of the error of the variance itself: they may be misled."""
 
 _ALONE: Final = 0.19
 """Noise of a variance, in quarter ranges squared, beyond which the first round knows nothing."""
 
-_TILTS: Final = tuple(Fraction(1, k) for k in (2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 160, 320))
+_TILTS: Final = tuple(
+    Fraction(10, k) for k in (20, 25, 33, 40, 50, 70, 100, 140, 200, 280, 400, 560, 800, 1600, 3200)
+)
 """Weights t of the first sum that are tried."""
 
 _FAR: Final = 12
@@ -148,7 +153,7 @@ ABOUT_THE_MIDDLE: Final = Asked(Fraction(0), _TILTS[0])
 
 
 def _norm(tilt: Fraction, *, gaussian: bool) -> Fraction:
-    """Bound how far (2tx, x²) moves, \|x\| ≤ 1."""
+    """Bound how far (2tx, x²) moves, x between −1 and 1."""
     if not gaussian:
         return (1 + tilt) ** 2
     # √(1 + x) is at most 1 + x/2
@@ -162,13 +167,13 @@ def chosen(rough: float, rows: int, law: TwoRounds) -> Asked:
     if noise > _ALONE:
         return ABOUT_THE_MIDDLE
     scale = 2 * law.first.std / (WHOLE * n)
-    grid = Fraction(2) ** (frexp(scale)[1] - 4)  # far finer than the noise; few distinct cases
+    grid = Fraction(2) ** (frexp(scale)[1] - 7)  # far finer than the noise; few distinct cases
     limit = 1 + 2 * _FAR * scale
     return _chosen(round(min(max(rough, -limit), limit) / grid), grid, scale, noise, law.gaussian)
 
 
 @lru_cache(4096)
-def _chosen(place: int, grid: Fraction, scale: float, noise: float, gaussian: bool) -> Asked:  # noqa: FBT001 - cached
+def _chosen(place: int, grid: Fraction, scale: float, noise: float, gaussian: bool) -> Asked:
     """The smaller expected error, means being as likely as the first round says they are."""
     rough = float(place * grid)
     low, high = min(max(rough, -1.0), 1.0) - _FAR * scale, min(max(rough, -1.0), 1.0) + _FAR * scale
@@ -310,6 +315,7 @@ class Variances(Part):
         noise = draw.sample(law.law, 2)
         return Squares(
             rough,
+            Fraction(WHOLE, self.top),
             law.first,
             (1 + asked.centre) * Fraction(self.top, 2),
             asked.factors(self.top, sums.rows, gaussian=law.gaussian),
@@ -346,6 +352,8 @@ class Squares(Release):
     """Noisy numbers of both rounds, with what the second one was asked."""
 
     rough: int
+    times: Fraction
+    """Factor of the sum in the first round."""
     first: Law
     centre: Fraction
     """What squares were taken about, from the low end of the range on."""
@@ -365,6 +373,7 @@ class Squares(Release):
         """Write both rounds."""
         return {
             "rough": int(self.rough),
+            "times": str(self.times),
             "first": self.first.to_dict(),
             "centre": str(self.centre),
             "factors": [str(x) for x in self.factors],
@@ -377,6 +386,7 @@ class Squares(Release):
         """Invert :meth:`to_dict`."""
         return cls(
             integer(data["rough"]),
+            rational(data["times"]),
             read_law(data["first"]),
             rational(data["centre"]),
             tuple(rational(x) for x in data["factors"]),
@@ -388,7 +398,7 @@ class Squares(Release):
         """Refuse numbers that were not asked for."""
         if cells != 1 or len(self.values) != len(self.factors) or len(self.values) not in (1, 2):
             raise damaged("a variance does not fit what was asked")
-        if min(self.factors) <= 0 or self.centre < 0:
+        if min(self.times, *self.factors) <= 0 or self.centre < 0:
             raise damaged("a variance was measured by nothing")
 
 
@@ -479,7 +489,7 @@ class PublicVariance(Formula):
         """In units, of a sample where that is asked for, inside what is possible."""
         times = float(self.step) ** 2 * (n / max(n - 1, 1) if self.sample else 1.0)
         found = np.clip(np.array(variance), 0.0, self.top**2 / 4) * times
-        return np.sqrt(found) if self.root else found
+        return np.asarray(np.sqrt(found) if self.root else found)
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error at its worst: that of the variance itself."""
