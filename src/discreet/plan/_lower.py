@@ -60,7 +60,7 @@ from discreet.plan._stability import (
     sensitivity,
 )
 from discreet.plan._types import Kind, Type
-from discreet.plan._variances import MOVES, Variances
+from discreet.plan._variances import MOVES, Variances, squared
 from discreet.plan._vectors import Image, Keys, Vector
 from discreet.plan._wants import Wants, as_number
 from discreet.privacy import Neighbours
@@ -194,7 +194,7 @@ class Lowering:
         about, centre = self.centred(expr)
         if Moment.SPREAD not in self.wants.moments[self.wants.name(expr)]:
             return Power(self.sum(about)), Power(-1), centre
-        second, half = _squared(about)
+        second, half = squared(about)
         if expr.type.lo == expr.type.hi:
             return Power(self.sum(about)), Power(self.sum(second), 1, half), centre
         a, b = factors = max(-about.type.lo, about.type.hi), 1  # why: discreet.plan._joint
@@ -218,7 +218,7 @@ class Lowering:
             return None
         if (key := ("variance", expr)) not in self.known:
             about, centre = self.centred(expr)
-            second, half = _squared(about)
+            second, half = squared(about)
             sums = [ONE, about, second]
             rows, one, two = places = [self._place(Measure(MeasureKind.SUM, e)) for e in sums]
 
@@ -594,14 +594,6 @@ class Lowering:
     def _coordinates(self, counts: Aggregate) -> int:
         """Bound the integers of one vector that one unit can move."""
         return self._sides() * counts.reach
-
-
-def _squared(about: Expr) -> tuple[Expr, int]:
-    """Squares less half of the largest, and that half."""
-    squares = Square(about)
-    half = squares.type.hi // 2
-    shift = Constant(half, Type.number(half, half, squares.type.step, null=False))
-    return Arithmetic("-", squares, shift), half
 
 
 def _largest(shares: Sequence[Fraction | None]) -> Fraction | None:
