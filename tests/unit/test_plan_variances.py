@@ -117,6 +117,14 @@ def test_replay_passes_what_is_priced_right(left, right, ask):
     assert len(found.steps) == 2 + len(va.SHOWN)  # rough mean, rows, every second round shown
 
 
+def test_replay_catches_a_smaller_sensitivity_than_there_is():
+    low = lowered(lo=0, hi=9)
+    short = va.WHOLE - 1
+    parts = (replace(low.parts[0], sensitivity=pl.Sensitivity(short, short**2, short)),)
+    planted = replace(low, parts=parts + low.parts[1:])
+    assert not replayed(planted, *NEIGHBOURS[0]).ok
+
+
 def test_replay_catches_sums_that_move_further_than_declared(monkeypatch):
     monkeypatch.setattr(va, "_norm", lambda tilt, **_: 1 + tilt**2)
     assert any(not replayed(lowered(lo=0, hi=9), *pair).ok for pair in NEIGHBOURS)
