@@ -135,7 +135,9 @@ class Select:
 
 def read(sql: str, dialect: str = "duckdb") -> Select:
     """Read one statement, whole."""
-    return _Reader([text for _, text, _ in _scan(sql, dialect)], spark=dialect == "spark").statement()
+    return _Reader(
+        [text for _, text, _ in _scan(sql, dialect)], spark=dialect == "spark"
+    ).statement()
 
 
 class Numbers(Protocol):
