@@ -193,16 +193,19 @@ def _half(kernel: Kernel, area: float, shift: int, side: int, tail_bits: int) ->
     at_end = kernel.values(ends[1:] - 1) * (w / area)
     inner = int(np.count_nonzero(at_start > 1 - 4 * MARGIN))
     far_start, far_log, tail = _far(kernel, area, inner << shift, side, tail_bits)
-    unit = _unit(kernel, shift)
-    start = np.arange(inner, dtype=np.int64) << (shift - unit)
-    start = np.append(start, [m >> unit for m in far_start]).astype(np.int64)
-    log = np.append(np.full(inner, shift), far_log).astype(np.int64)
-    none = np.zeros(len(far_start), dtype=np.int64)
+    unit, far = _unit(kernel, shift), len(far_log)
+    start, log = np.empty((2, inner + far), dtype=np.int64)
+    start[:inner] = np.arange(inner, dtype=np.int64) << (shift - unit)
+    start[inner:] = [m >> unit for m in far_start]
+    log[:inner], log[inner:] = shift, far_log
+    cover, sure = np.empty((2, inner + far), dtype=np.int64)
+    cover[:inner], cover[inner:] = np.ceil(at_start[:inner] * (1 + MARGIN)), 1
+    sure[:inner], sure[inner:] = np.floor(at_end[:inner] * (1 - MARGIN)), 0
     return _Half(
         low=start if side == 0 else -(start + (1 << (log - unit))),
         log=log,
-        cover=np.append(np.ceil(at_start[:inner] * (1 + MARGIN)).astype(np.int64), none + 1),
-        sure=np.append(np.floor(at_end[:inner] * (1 - MARGIN)).astype(np.int64), none),
+        cover=cover,
+        sure=sure,
         tail=tail,
     )
 
@@ -239,10 +242,14 @@ def _assemble(kernel: Kernel, bits: int, shift: int, area: float, halves: list[_
     waste = (1 << bits) - tails - int(sure.sum()) - level.size
     edges = tails + level.size + waste
     # one more waste cell at the end: looked up in place of any sure cell
-    pad = (tails, waste + 1)
-    height = np.pad(np.ldexp(area, -edge_log), pad, constant_values=1.0)
+    size, inner = edges + 1, slice(tails, tails + level.size)
+    levels = np.full(size, np.inf)
+    levels[:tails], levels[inner] = 0.0, level
+    height = np.ones(size)
     height[:tails] = [_tail_height(kernel, area, half.tail) for half in halves]
-    level_or_waste = np.pad(level.astype(np.float64), pad, constant_values=(0.0, np.inf))
+    height[inner] = np.ldexp(area, -edge_log)
+    lows, logs = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.uint64)
+    lows[inner], logs[inner] = np.repeat(low, edge), edge_log
     return Cells(
         kernel=kernel,
         bits=bits,
@@ -251,10 +258,10 @@ def _assemble(kernel: Kernel, bits: int, shift: int, area: float, halves: list[_
         area=area,
         tails=tuple(half.tail for half in halves),
         edges=edges,
-        sure=np.append(np.zeros(edges, dtype=np.int64), np.repeat(low, sure)),
-        edge_low=np.pad(np.repeat(low, edge), pad),
-        edge_log=np.pad(edge_log, pad).astype(np.uint64),
-        edge_level=level_or_waste,
+        sure=np.concatenate([np.zeros(edges, dtype=np.int64), np.repeat(low, sure)]),
+        edge_low=lows,
+        edge_log=logs,
+        edge_level=levels,
         edge_height=height,
     )
 
