@@ -158,13 +158,25 @@ def cells(
     sides = 2 if kernel.two_sided else 1
     area = sides * (width + 1) / total
     for attempt in itertools.count():
-        halves = [_half(kernel, area, shift, side, tail_bits) for side in range(sides)]
-        used = sum(1 + int(half.cover.sum()) for half in halves)
+        outlines = [_outline(kernel, area, shift, side, tail_bits) for side in range(sides)]
+        used = sum(1 + int(outline.cover.sum()) for outline in outlines)
         if used <= total and (used >= 0.98 * total or attempt >= _TUNINGS):
             break
         # aim a little below the full heap, so that the next round fits
         area *= used / (0.99 * total) if attempt < _TUNINGS else 1.05
+    halves = [_half(kernel, area, shift, *pair) for pair in enumerate(outlines)]
     return _assemble(kernel, bits, shift, area, halves)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """Buckets of one side, as far as it takes to count its cells."""
+
+    ends: NDArray[np.float64]  # where buckets of the finest width begin
+    cover: NDArray[np.int64]  # cells needed to cover f
+    start: list[int]  # where the wider buckets beyond begin
+    log: list[int]  # log2 of their widths
+    tail: int  # |x| from which the tail cell takes over
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,30 +195,36 @@ def _unit(kernel: Kernel, shift: int) -> int:
     return shift if kernel.width >= _WIDE else 0
 
 
-def _half(kernel: Kernel, area: float, shift: int, side: int, tail_bits: int) -> _Half:
+def _outline(kernel: Kernel, area: float, shift: int, side: int, tail_bits: int) -> _Outline:
     """Cut one side into buckets; side 1 is the negative one, whose first integer is −1."""
     w = 1 << shift
     # at this distance a bucket of the finest width needs less than one cell
     limit = kernel.width * math.log(max(w / area, math.e))
     ends = np.arange(math.ceil(limit / w) + 3, dtype=np.float64) * w + side
     at_start = kernel.values(ends[:-1]) * (w / area)
-    at_end = kernel.values(ends[1:] - 1) * (w / area)
     inner = int(np.count_nonzero(at_start > 1 - 4 * MARGIN))
-    far_start, far_log, tail = _far(kernel, area, inner << shift, side, tail_bits)
-    unit, far = _unit(kernel, shift), len(far_log)
-    start, log = np.empty((2, inner + far), dtype=np.int64)
+    start, log, tail = _far(kernel, area, inner << shift, side, tail_bits)
+    cover = np.ones(inner + len(log), dtype=np.int64)
+    cover[:inner] = np.ceil(at_start[:inner] * (1 + MARGIN))
+    return _Outline(ends, cover, start, log, tail)
+
+
+def _half(kernel: Kernel, area: float, shift: int, side: int, outline: _Outline) -> _Half:
+    """Say where the buckets of one side are, and how many of their cells are sure."""
+    unit, size = _unit(kernel, shift), outline.cover.size
+    inner = size - len(outline.log)
+    at_end = kernel.values(outline.ends[1 : inner + 1] - 1) * ((1 << shift) / area)
+    start, log, sure = np.zeros((3, size), dtype=np.int64)
     start[:inner] = np.arange(inner, dtype=np.int64) << (shift - unit)
-    start[inner:] = [m >> unit for m in far_start]
-    log[:inner], log[inner:] = shift, far_log
-    cover, sure = np.empty((2, inner + far), dtype=np.int64)
-    cover[:inner], cover[inner:] = np.ceil(at_start[:inner] * (1 + MARGIN)), 1
-    sure[:inner], sure[inner:] = np.floor(at_end[:inner] * (1 - MARGIN)), 0
+    start[inner:] = [m >> unit for m in outline.start]
+    log[:inner], log[inner:] = shift, outline.log
+    sure[:inner] = np.floor(at_end * (1 - MARGIN))
     return _Half(
         low=start if side == 0 else -(start + (1 << (log - unit))),
         log=log,
-        cover=cover,
+        cover=outline.cover,
         sure=sure,
-        tail=tail,
+        tail=outline.tail,
     )
 
 
