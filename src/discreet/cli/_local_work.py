@@ -301,7 +301,7 @@ def randomize(
 # -- reports in ------------------------------------------------------------------------
 
 
-def aggregate(sources: list[str], given: Mapping[str, Any], wanted: Mapping[str, Any]) -> Reply:
+def aggregate(sources: list[str], given: Mapping[str, Any], **wanted: Any) -> Reply:
     """Read reports and estimate."""
     check_chart(wanted["chart"])
     check_writable(wanted["state"], "the totals")
