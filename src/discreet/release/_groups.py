@@ -35,7 +35,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._queries import Query
-from discreet.release._questions import Course, Measurement, Unprotected
+from discreet.release._questions import Course, Unprotected
 
 Array = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ class CountOfCounts(Mechanism):
         for summed in (True, False) if regions else (False,):
             query = Sizes(self.shape, self.view, summed, int(numbers.sum()))
             label = "all regions" if summed else "regions"
-            y = yield Measurement.priced(query, job.price, job.neighbours, share, label)
+            y = yield job.measurement(query, share, label)
             held = np.array([numbers.sum()]) if summed else np.asarray(numbers)
             parts.append([self._sorted(part, int(g)) for part, g in
                           zip(self._split(y, held), held, strict=True)])  # fmt: skip
