@@ -195,6 +195,18 @@ class RandomizedResponse(_Mixture):
 class _Unary(FrequencyProtocol):
     """One coin per bit."""
 
+    def __init__(self, domain: int, epsilon: Number) -> None:
+        k = rat.read_whole(domain, "domain", least=2, most=1 << 20)
+        eps = rat.read_epsilon(epsilon)
+        p, q = self._coins(eps)
+        odds = rat.checked_odds(p * (1 - q) / (q * (1 - p)), rat.odds_below(eps))
+        self._set(claimed=eps, odds=odds, domain=k, p=p, q=q)
+
+    @staticmethod
+    @abstractmethod
+    def _coins(eps: Fraction) -> tuple[Fraction, Fraction]:
+        """Return the chances of a one: of the own bit, and of any other."""
+
     @property
     def fields(self) -> tuple[Field, ...]:
         return (Field("bits", bits=self.domain),)
@@ -253,10 +265,6 @@ def most_ones(domain: int, q: float, chance: float = 1e-12) -> int:
     return domain
 
 
-def _unary_odds(p: Fraction, q: Fraction) -> Fraction:
-    return p * (1 - q) / (q * (1 - p))
-
-
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class SymmetricUnary(_Unary):
     """Symmetric unary encoding (basic one-time RAPPOR): every bit flips with probability q.
@@ -275,12 +283,10 @@ class SymmetricUnary(_Unary):
 
     name: ClassVar[str] = "symmetric-unary"
 
-    def __init__(self, domain: int, epsilon: Number) -> None:
-        k = rat.read_whole(domain, "domain", least=2, most=1 << 20)
-        eps = rat.read_epsilon(epsilon)
+    @staticmethod
+    def _coins(eps: Fraction) -> tuple[Fraction, Fraction]:
         q = rat.round_up(1 / (rat.odds_below(eps, 2) + 1))
-        odds = rat.checked_odds(_unary_odds(1 - q, q), rat.odds_below(eps))
-        self._set(claimed=eps, odds=odds, domain=k, p=1 - q, q=q)
+        return 1 - q, q
 
     def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
         _bits.flip_bits(rows, flat)  # a set bit flips by the same coin as a clear one
@@ -304,12 +310,9 @@ class OptimizedUnary(_Unary):
 
     name: ClassVar[str] = "optimized-unary"
 
-    def __init__(self, domain: int, epsilon: Number) -> None:
-        k = rat.read_whole(domain, "domain", least=2, most=1 << 20)
-        eps = rat.read_epsilon(epsilon)
-        rho = rat.odds_below(eps)
-        p, q = Fraction(1, 2), rat.round_up(1 / (rho + 1))
-        self._set(claimed=eps, odds=rat.checked_odds(_unary_odds(p, q), rho), domain=k, p=p, q=q)
+    @staticmethod
+    def _coins(eps: Fraction) -> tuple[Fraction, Fraction]:
+        return Fraction(1, 2), rat.round_up(1 / (rat.odds_below(eps) + 1))
 
     def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
         _bits.put_bits(rows, flat, np.asarray(noise.bernoulli_many(self.p, len(flat))))
