@@ -20,9 +20,10 @@ from typing import Any
 from discreet import policy as pol
 from discreet import sql
 from discreet._dataclass import dataclass
+from discreet._text import quoted
 from discreet.audit import _debit
 from discreet.audit._fuzz import SALT, Connect, duckdb
-from discreet.audit._oracle import Tables, World, condition, few, literal, quoted, world
+from discreet.audit._oracle import Tables, World, condition, few, literal, world
 from discreet.audit._replay import Once, replay
 from discreet.audit._steps import columns
 from discreet.curator import check_statements

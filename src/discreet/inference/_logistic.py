@@ -53,6 +53,7 @@ from scipy import special
 from discreet import _exact
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
+from discreet._text import quoted
 from discreet.answer import Answer
 from discreet.errors import ParameterError
 from discreet.inference._inputs import check_untainted, noisy, rows_of
@@ -64,7 +65,6 @@ from discreet.inference._regression import (
     design_column,
     least_error,
     quantile,
-    quoted,
     read_formula,
     table_of,
     terms_of,

@@ -49,6 +49,7 @@ from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet._print import number
+from discreet._text import literal, quoted
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError, QueryError
 from discreet.inference._inputs import check_untainted, noisy, rows_of
@@ -428,11 +429,6 @@ def table_of(curator: Curator, name: str | None) -> Any:
     return curator.policy.table(name)
 
 
-def quoted(name: str) -> str:
-    """A column as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def terms_of(table: Any, name: str) -> list[Term]:
     """Columns of the design that a column of the table becomes."""
     column = table.columns.get(name)
@@ -450,17 +446,13 @@ def terms_of(table: Any, name: str) -> list[Term]:
     if column.type == "category":
         listed = [*column.values, *([] if column.other is None else [column.other])]
         return [
-            Term(f"{name}[{v}]", f"(CASE WHEN {sql} = {_literal(v)} THEN 1 ELSE 0 END)",
+            Term(f"{name}[{v}]", f"(CASE WHEN {sql} = {literal(v)} THEN 1 ELSE 0 END)",
                  source=name, value=v)
             for v in listed[1:]
         ]  # fmt: skip
     raise ParameterError(
         f"{name!r} is {column.type}; a regression takes numbers, truth values and listed categories"
     )
-
-
-def _literal(value: object) -> str:
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def where_known(columns: Sequence[str], where: str | None) -> str:

@@ -205,15 +205,3 @@ class CountOfCounts(Mechanism):
     def describe(self) -> str:
         """Name the unit."""
         return "count-of-counts: members are protected, numbers of groups are public"
-
-
-def earth_mover(x: NDArray[Any], y: NDArray[Any]) -> float:
-    """Return Σ|C − Ĉ|: how many members have to move (the metric of the literature)."""
-    return float(np.abs(np.cumsum(x, axis=-1) - np.cumsum(y, axis=-1)).sum())
-
-
-def member_moved(x: Counts, region: int | None, size: int, by: int) -> Counts:
-    """Return a neighbour: one group of a size becomes one larger or smaller (for audits)."""
-    at = (size,) if region is None else (region, size)
-    to = (size + by,) if region is None else (region, size + by)
-    return x.moved((at, -1), (to, 1))
