@@ -49,6 +49,7 @@ from discreet.local._wire import Columns, Field
 class _Mixture(FrequencyProtocol):
     """Send the value with probability κ, otherwise a uniform item."""
 
+    in_one_cell: ClassVar[bool] = True
     kappa: Fraction
 
     @property
@@ -64,10 +65,6 @@ class _Mixture(FrequencyProtocol):
         keep = np.asarray(noise.bernoulli_many(self.kappa, n))
         other = np.asarray(noise.uniform_many(self.domain, n))
         return (np.where(keep, flat, other),)
-
-    def possible(self, state: Counts, n: int) -> bool:
-        """Each report is in one cell."""
-        return _bits.adds_up(state, n)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count how often each item was named."""
