@@ -297,6 +297,12 @@ def check_count(item: Noisy, n: int) -> None:
         )
 
 
+def check_untainted(answer: Answer) -> None:
+    """Refuse an answer of a test."""
+    if answer.tainted:
+        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+
+
 def _tainted() -> TaintedNoiseError:
     return TaintedNoiseError(
         "this number carries noise of the deterministic test source; no conclusion from it holds"

@@ -60,8 +60,8 @@ from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer, Record, Rows, bounds
-from discreet.errors import Hint, ParameterError, TaintedNoiseError
-from discreet.inference._inputs import rows_of
+from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import check_untainted, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
 from discreet.plan import (
@@ -129,8 +129,7 @@ def population_interval(
     >>> row["a"][0] < 39.5 < row["a"][1]
     True
     """
-    if answer.tainted:
-        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+    check_untainted(answer)
     level = _exact.confidence(confidence)
     sample = Sample(answer.full_record)
     if sample.record.levels:

@@ -53,9 +53,10 @@ from discreet import privacy as p
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
-from discreet.errors import Hint, ParameterError, TaintedNoiseError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import (
     Noisy,
+    check_untainted,
     find_cell,
     noisy,
     output_formula,
@@ -175,10 +176,10 @@ def _private(values: Any) -> Floats:
 
 def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None) -> Moments:
     """Read the moments behind a VARIANCE or STDDEV column of an answer; costs nothing."""
-    if isinstance(answer, Answer) and answer.tainted:
-        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
-    record = answer.record() if isinstance(answer, Answer) else answer
-    record = record if isinstance(record, Record) else read(record)
+    if isinstance(answer, Answer):
+        check_untainted(answer)
+        answer = answer.record()
+    record = answer if isinstance(answer, Record) else read(answer)
     formula = output_formula(record, column)
     if isinstance(formula, PublicVariance):
         raise _public_size()

@@ -26,7 +26,7 @@ from discreet.plan._expr import (
     Rescale,
     Square,
 )
-from discreet.plan._facts import no_rows, no_values
+from discreet.plan._facts import no_values
 from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import Outputs, Terms, linear, uses
 from discreet.plan._formula import Formula, NoRows, Total
@@ -142,7 +142,7 @@ class Lowering:
     def _possible(self, formulas: Sequence[Formula]) -> list[Formula]:
         """NULL for what has no value where there can be no row; counts and sums stay noisy."""
         query = self.query
-        empty = no_rows(query.relation)
+        empty = query.is_empty
         void = {i for i, s in enumerate(query.statistics) if no_values(s.expr)}
         return [
             NoRows(f) if f.needs_rows and (empty or i in void) else f
