@@ -214,10 +214,13 @@ def chart(suite: Suite) -> None:
         with MAP.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
 
-    for file, group in groupby(new, key=lambda name: name.split("::")[0]):
-        names = list(group)  # a process for each file: what one remembers is no other's
-        code, words = suite.forked(lambda n=names: suite.traced(n, frozenset(FILES), keep), 3600)
-        print(f"map: {file} {len(names)} tests, {code} {words if code else ''}", flush=True)
+    if not new:
+        return
+    with suite.tracing(frozenset(FILES)):
+        for file, group in groupby(new, key=lambda name: name.split("::")[0]):
+            names = list(group)  # a process for each file: what one remembers is no other's
+            code, words = suite.forked(lambda n=names: suite.traced(n, keep), 3600)
+            print(f"map: {file} {len(names)} tests, {code} {words if code else ''}", flush=True)
 
 
 @cache

@@ -21,7 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import _lru_cache_wrapper
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -117,7 +117,8 @@ class Suite:
 
     def _child(self, job: Callable[[], int], seconds: float) -> None:
         os.setsid()
-        with self._log.open("wb") as out:
+        self._log.write_bytes(b"")
+        with self._log.open("ab") as out:  # what tests start writes there too: nothing is lost
             os.dup2(out.fileno(), 1)
             os.dup2(out.fileno(), 2)
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 10))
@@ -166,10 +167,18 @@ class Suite:
         self._shared[id(fixturedef)] = inner = self._lines.take()
         self._lines.begin(_union((outer, inner)))
 
-    def traced(self, names: list[str], critical: frozenset[str], keep: Callable[..., None]) -> int:
-        """Run tests once and say which lines of the critical files each reaches."""
+    @contextmanager
+    def tracing(self, critical: frozenset[str]) -> Iterator[None]:
+        """Watch the critical files in every fork that is made meanwhile."""
         sources = {file: self._tree / "src/discreet" / file for file in sorted(critical)}
         self._lines.start(sources, self._functions)
+        try:
+            yield
+        finally:
+            self._lines.stop(sources, self._functions)
+
+    def traced(self, names: list[str], keep: Callable[..., None]) -> int:
+        """Run tests once and say which lines of the watched files each reaches."""
         signal.signal(signal.SIGPROF, self._stop)  # time of the processor: others use it too
         items = [self.items[name] for name in names]
         for item, following in zip(items, [*items[1:], None], strict=True):
@@ -230,7 +239,8 @@ class Suite:
         path.write_text(change(original), "utf-8")
         command = [sys.executable, "-B", "-m", "pytest", "-x", *OPTIONS, *names]
         try:
-            with self._log.open("wb") as out:
+            self._log.write_bytes(b"")
+            with self._log.open("ab") as out:
                 code = subprocess.run(
                     command, cwd=self._tree, stdout=out, stderr=out, timeout=60 + 20 * seconds,
                     check=False,
@@ -268,6 +278,13 @@ class _Lines:
         self._reached = bytearray(size)
         builtins.__reached__ = self._reached  # type: ignore[attr-defined]
         self.on = True
+
+    def stop(self, sources: dict[str, Path], loaded: dict[str, list[FunctionType]]) -> None:
+        """Give back the code that was there before."""
+        for path in sources.values():
+            text = path.read_text("utf-8")
+            _replant(loaded.get(str(path), ()), text, text)
+        self.on = False
 
     def begin(self, seen: dict[str, int] | None = None) -> None:
         """Forget what was reached so far."""

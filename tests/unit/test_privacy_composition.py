@@ -279,6 +279,20 @@ def test_many_irregular_atoms_agree_with_enumeration():
         assert few.delta(eps) * (1 - 1e-9) <= window.delta(eps) <= few.delta(eps) * 1.002
 
 
+@pytest.mark.parametrize(
+    ("counts", "listed"),
+    [([16], True), ([17], False), ([1] * 16, True), ([1] * 17, False), ([8, 8], True),
+     ([8, 9], False), ([10**6], False), ([10**9, 1], False), ([1, 10**9], False)],
+)  # fmt: skip
+def test_sums_are_listed_exactly_while_they_are_few(counts, listed):
+    """Of k losses with two atoms each there are 2^k sums, and 2^16 are few."""
+    terms = tuple((p.Pure(Fraction(1, 10) + Fraction(i, 7919)), k) for i, k in enumerate(counts))
+    found = _compose._enumerated(terms, 0)
+    assert (found is not None) == listed
+    if found is not None:
+        assert len(found.masses) == 2 ** sum(counts)
+
+
 # -- oracles ----------------------------------------------------------------------------
 
 
