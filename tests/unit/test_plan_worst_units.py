@@ -14,7 +14,12 @@ import pytest
 
 from discreet.plan import _stability as st
 from discreet.plan._stability import (
-    Sensitivity, _Counts, _counts, _of_rows, partition_sensitivity, powers_sensitivity,
+    Sensitivity,
+    _Counts,
+    _counts,
+    _of_rows,
+    partition_sensitivity,
+    powers_sensitivity,
 )  # fmt: skip
 from discreet.privacy import Neighbours
 

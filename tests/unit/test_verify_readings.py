@@ -74,6 +74,7 @@ OWN = "SELECT u, count(*) AS c, sum(a) AS a FROM ({}) AS s GROUP BY u"
 OWNK = "SELECT u, k, count(*) AS c, max(a) AS a FROM ({}) AS s GROUP BY u, k"
 SCALE = "SELECT u, least(count(*), 3) AS c FROM ({}) AS s GROUP BY u"
 ONCE = rows(VISITS, 1, order="c")
+OWNH = f"SELECT *, u % 7 AS h FROM ({PEOPLE}) AS s"
 UPTO = joined(PEOPLE, SCALE.format(rows(PEOPLE)), "l.u = r.u")
 UPRANK = ranked(UPTO, order="k", function="dense_rank", name="g")
 HASH = "SELECT *, (j % 7 * :salt0 + :offset) % 7 AS h FROM ({}) AS s"
@@ -189,6 +190,14 @@ STATEMENTS = {
     "lone rows, sums of some": total(LONE, "COALESCE(sum(NULLIF(a, 5)), 0)"),
     "public": by(REGION, "w", "count(*)"),
     "public, ranked": by(rows(REGION, by="c", order="w"), "w", "count(*)"),
+    "part of a unit, shares": total(rows(OWNH, 5, by="u, h")),
+    "part of a unit, shares and a key": by(rows(OWNH, 5, by="u, h, k")),
+    "part of a unit, groups": by(groups(rows(OWNH, 5, by="u, k"), order="h, k")),
+    "part of a unit, a key": by(rows(OWNH, 5, by="u, k"), "h, k"),
+    "part of a unit, a key, groups": by(groups(rows(OWNH, 5, by="u, k")), "h, k"),
+    "part of a unit, groups times shares": total(groups(rows(OWNH, 5, by="u, k, h"))),
+    "part of a unit, joined": total(joined(rows(PEOPLE), rows(OWNH, 4, by="u, h"), "l.u = r.u",
+                                           what="l.*, r.h AS c")),
     "public fan": total(joined(rows(PEOPLE), REGION, "l.k = r.c")),
     "public fan, both": total(joined(rows(PEOPLE), REGION, "l.k = r.c AND l.a = r.w")),
     "public fan, other": total(joined(rows(PEOPLE), REGION, "l.a = r.w")),
@@ -383,7 +392,7 @@ KEPT = {
     "renamed": lambda body: f"SELECT u, a, k FROM ({body}) AS s",
     "limited": lambda body: rows(body, 5, name="x"),
     "shares": lambda body: rows(body, 5, by="u, k", name="x"),
-    "groups": lambda body: groups(body),
+    "groups": groups,
     "public": lambda body: joined(body, where(REGION, "c = 1"), "l.k = r.c"),
     "public, left": lambda body: joined(body, REGION, "l.k = r.c", "LEFT"),
     "first of a join": lambda body: joined(body, ONCE, "l.u = r.u"),
