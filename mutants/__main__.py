@@ -282,10 +282,10 @@ def _verdict(code: int) -> str:
         return "survived"
     if code == STALLED:
         return "stalled"
-    # a failed test, a module that cannot be imported, or a crash; anything else is our own fault,
-    # and a kill is the system's, for want of memory
+    # a failed test, a module that cannot be imported (4: by conftest.py), or a crash; anything
+    # else is our own fault, and a kill is the system's, for want of memory
     crash = code < 0 and code != -signal.SIGKILL
-    return "killed" if code in (1, 2) or crash else "unclear"
+    return "killed" if code in (1, 2, 4) or crash else "unclear"
 
 
 def _nearest(mutant: Mutant, tests: list[str], known: Chart) -> list[str]:

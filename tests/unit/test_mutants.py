@@ -135,7 +135,7 @@ def test_names_survive_edits_elsewhere():
     ("code", "verdict"),
     [(0, "survived"), (1, "killed"), (2, "killed"), (-signal.SIGSEGV, "killed"),
      (STALLED, "stalled"), (UNCLEAR, "unclear"), (-signal.SIGKILL, "unclear"),
-     (3, "unclear"), (4, "unclear"), (5, "unclear"), (70, "unclear")],
+     (3, "unclear"), (4, "killed"), (5, "unclear"), (70, "unclear")],
 )  # fmt: skip
 def test_only_a_failure_or_a_crash_kills_and_what_did_not_end_is_told_apart(code, verdict):
     assert tool._verdict(code) == verdict

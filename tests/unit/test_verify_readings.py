@@ -202,6 +202,8 @@ STATEMENTS = {
     "public fan, both": total(joined(rows(PEOPLE), REGION, "l.k = r.c AND l.a = r.w")),
     "public fan, other": total(joined(rows(PEOPLE), REGION, "l.a = r.w")),
     "public fan, turned": total(joined(rows(PEOPLE), REGION, "r.c = l.k")),
+    "public fan, bare names": total(joined(rows(PEOPLE), REGION, "k = c")),
+    "unit join, a bare name": total(joined(rows(PEOPLE), ONCE, "l.u = r.u AND a = r.c")),
     "public fan, or": total(joined(rows(PEOPLE), REGION, "l.k = r.c OR l.a = r.w")),
     "public fan, above": total(joined(rows(PEOPLE), REGION, "l.k >= r.c")),
     "public fan, one side": total(joined(rows(PEOPLE), REGION, "r.c = r.w")),
