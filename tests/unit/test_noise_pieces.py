@@ -675,8 +675,8 @@ def test_exponents_as_far_apart_as_64_bits_allow():
 
 def test_up_to_256_draws_the_work_does_not_depend_on_values(monkeypatch):
     taken = []
-    monkeypatch.setattr(_cells, "_draw_small", lambda heap, n: taken.append(("small", n)))
-    monkeypatch.setattr(_cells, "_draw_bulk", lambda heap, n: taken.append(("bulk", n)))
+    monkeypatch.setattr(_cells, "_draw_small", lambda _, n: taken.append(("small", n)))
+    monkeypatch.setattr(_cells, "_draw_bulk", lambda _, n: taken.append(("bulk", n)))
     kernel = _cells.Kernel(Fraction(1, 5), Fraction(0), two_sided=True)
     for n in (1, 255, 256, 257, 1000):
         _cells.draw(kernel, n)
