@@ -140,7 +140,7 @@ class Served:
             pytest.fail(f"the service did not start: {said} {self.log.read_text()}")
         told = json.loads(line)
         self.url, self.keys = told["url"], {**getattr(self, "keys", {}), **told["keys"]}
-        self.client = httpx.Client(base_url=self.url, timeout=60)
+        self.client = httpx.Client(base_url=self.url, timeout=600)
 
     def __call__(self, method: str, path: str, body=None, *, who="ana", **headers: str):
         """Send a request as somebody; headers are written with underscores."""
@@ -151,7 +151,7 @@ class Served:
 
     def ask(self, sql: str, epsilon="0.01", *, who="ana", **more):
         """Ask and wait for the answer."""
-        headers = {"Prefer": "wait=60", **more.pop("headers", {})}
+        headers = {"Prefer": "wait=300", **more.pop("headers", {})}
         answer = self("POST", "/v1/answers", {"sql": sql, "epsilon": epsilon, **more}, who=who,
                       **headers)  # fmt: skip
         assert answer.status_code == 200, answer.text

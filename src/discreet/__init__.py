@@ -73,22 +73,6 @@ __all__ = [
     "var",
 ]
 
-_SUBMODULES = frozenset(
-    {
-        "audit",
-        "errors",
-        "inference",
-        "lab",
-        "ledger",
-        "local",
-        "meaning",
-        "mechanisms",
-        "noise",
-        "policy",
-        "privacy",
-        "release",
-    }
-)
 _STATISTICS = (
     "corr", "count", "count_distinct", "cov", "intercept", "max", "mean", "median", "min", "mode",
     "proportion", "quantile", "r2", "slope", "std", "sum", "var",
@@ -100,6 +84,7 @@ _NAMES = {
     "open": ("curator", "open_curator"),
     **{name: ("frame", name) for name in _STATISTICS},
 }
+_SUBMODULES = frozenset(__all__) - {"__version__", *_NAMES}
 
 
 def __getattr__(name: str) -> object:

@@ -6,13 +6,14 @@ import datetime as dt
 import hashlib
 import json
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import lru_cache
 from json.encoder import encode_basestring_ascii
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, TypeAlias
 
 _Memo: TypeAlias = dict[int, str]
@@ -52,21 +53,32 @@ def _key(key: object) -> str:
 
 def _node(kind: type) -> _Write:
     """Writer of a frozen node: its fields, and the name of its class."""
-    names = [f.name for f in fields(kind) if f.compare]
-    pieces = [(f'"{n}":', n) for n in sorted(names)]
-    first = [p for p in pieces if p[1] < "node"]
-    middle, rest = f'"node":"{kind.__name__}"', pieces[len(first) :]
+    names = sorted([f.name for f in fields(kind) if f.compare])
+    place = bisect_left(names, "node")
+    named = f'"node":"{kind.__name__}"'
+    # what stands before each value, and after the last one
+    before = [f',"{n}":' for n in names]
+    end = f",{named}}}" if place == len(names) else "}"
+    if place < len(names):
+        before[place] = f",{named}{before[place]}"
+    if not names:
+        return lambda *_: f"{{{named}}}"
+    before[0] = f"{{{before[0][1:]}"
+    get = attrgetter(*names) if len(names) > 1 else _alone(names[0])
 
     def write(value: object, memo: _Memo) -> str:
         known = memo.get(id(value))
         if known is None:
-            parts = [k + _WRITERS[type(v := getattr(value, n))](v, memo) for k, n in first]
-            parts.append(middle)
-            parts += [k + _WRITERS[type(v := getattr(value, n))](v, memo) for k, n in rest]
-            known = memo[id(value)] = f"{{{','.join(parts)}}}"
+            parts = [k + _WRITERS[type(v)](v, memo) for k, v in zip(before, get(value))]  # noqa: B905 - alike
+            known = memo[id(value)] = "".join(parts) + end
         return known
 
     return write
+
+
+def _alone(name: str) -> Callable[[Any], tuple[Any, ...]]:
+    get = attrgetter(name)
+    return lambda value: (get(value),)
 
 
 _PLAIN: Final[tuple[tuple[type, _Write], ...]] = (

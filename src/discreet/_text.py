@@ -79,10 +79,20 @@ def nearest(word: object, known: Iterable[str], cutoff: float = 0.65) -> str | N
     return folded[meant[0]] if found or len(begun) == 1 else None
 
 
+def quoted(name: str) -> str:
+    """Write the name of a table or column in SQL, whatever it holds."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(value: object) -> str:
+    """Write a label in SQL."""
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
 def written(name: str) -> str:
     """Write a name as a question must: in quotes unless it is a plain word.
 
     >>> written("age"), written("hours-per-week")
     ('age', '"hours-per-week"')
     """
-    return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+    return name if _PLAIN.fullmatch(name) else quoted(name)

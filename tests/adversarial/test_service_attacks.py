@@ -60,7 +60,7 @@ def test_the_analyst_is_whoever_holds_the_key(service):
     headers = {"X_Analyst": "ben", "X_Forwarded_User": "ben", "Analyst": "ben", "User": "ben",
                "Cookie": "analyst=ben; user=ben", "X_Role": "owner", "Role": "owner"}  # fmt: skip
     path = "/v1/answers?analyst=ben&user=ben&role=owner"
-    answer = service("POST", path, body, Prefer="wait=60", **headers).json()["result"]
+    answer = service("POST", path, body, Prefer="wait=300", **headers).json()["result"]
     lines = service("GET", "/v1/ledger", who="auditor").json()["result"]["lines"]
     assert lines[answer["line"]["number"] - 1]["analyst"] == "ana"
     assert service("GET", "/v1/keys", **headers).status_code == 403
@@ -70,7 +70,7 @@ def test_the_analyst_is_whoever_holds_the_key(service):
 def test_a_key_of_idempotency_belongs_to_one_analyst(service):
     body = {"sql": BY_REGION, "epsilon": "0.0107", "fresh": True}
     anas, bens = (
-        service("POST", "/v1/answers", body, who=who, Idempotency_Key="same", Prefer="wait=60")
+        service("POST", "/v1/answers", body, who=who, Idempotency_Key="same", Prefer="wait=300")
         for who in ("ana", "ben")
     )
     assert anas.json()["result"]["id"] != bens.json()["result"]["id"]
@@ -348,7 +348,7 @@ def test_who_goes_away_while_waiting_has_paid_and_finds_the_answer(service):
     time.sleep(1)
     for name in names:
         done = service("POST", "/v1/answers", json.loads(body), Idempotency_Key=name,
-                       Prefer="wait=60").json()["result"]  # fmt: skip
+                       Prefer="wait=300").json()["result"]  # fmt: skip
         assert "rows" in done, done
     lines = service("GET", "/v1/ledger", who="auditor").text
     assert [lines.count(f'"{name}"') for name in names] == [1] * 5

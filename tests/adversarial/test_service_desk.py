@@ -138,7 +138,7 @@ def test_a_paid_question_is_taken_up_after_a_kill_whatever_is_left(tmp_path, ser
     one.kill()
     one.start()
     one.keys = made
-    answer = one("POST", "/v1/answers", body, Idempotency_Key="k", Prefer="wait=60").json()
+    answer = one("POST", "/v1/answers", body, Idempotency_Key="k", Prefer="wait=300").json()
     assert answer["result"]["state"] == "done"
     assert answer["result"]["id"] == asked["id"]
 
@@ -242,7 +242,7 @@ def test_no_part_of_a_text_is_a_formula_in_csv(text):
 
 def _line(service):
     host, port = service.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=300)
 
 
 def _closed(line):

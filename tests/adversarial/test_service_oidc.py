@@ -144,7 +144,7 @@ def begin(client):
 
 
 def sign_in(served):
-    with httpx.Client(base_url=served.url, timeout=30) as client:
+    with httpx.Client(base_url=served.url, timeout=600) as client:
         done = client.get(begin(client))
         return done, client.get("/ask").status_code, client.get("/v1/budget")
 
@@ -159,7 +159,7 @@ def test_whom_the_owner_lists_is_signed_in_with_the_owners_role(hospital):
 def test_a_role_never_comes_from_a_claim(hospital, liar):
     """Not from one that is called so, nor from a group that the owner has not mapped."""
     liar.claims = {"sub": "ana-1", "role": "owner", "roles": ["owner"], "groups": ["owner"]}
-    with httpx.Client(base_url=hospital.url, timeout=30) as client:
+    with httpx.Client(base_url=hospital.url, timeout=600) as client:
         client.get(begin(client))
         assert client.get("/owner").status_code == 403
     liar.claims = {"sub": "eve", "role": "owner", "groups": ["owner", "owners"]}
@@ -169,7 +169,7 @@ def test_a_role_never_comes_from_a_claim(hospital, liar):
 
 def test_a_group_counts_only_as_the_owner_has_mapped_it(hospital, liar):
     liar.claims = {"sub": "ida", "groups": ["auditors", "others"]}
-    with httpx.Client(base_url=hospital.url, timeout=30) as client:
+    with httpx.Client(base_url=hospital.url, timeout=600) as client:
         done = client.get(begin(client))
         assert done.headers["location"] == "/budget"
         assert client.get("/v1/ledger").status_code == 200
@@ -208,9 +208,9 @@ def test_a_token_that_the_provider_has_not_signed_signs_nobody_in(hospital, liar
 
 
 def test_a_return_counts_once_and_in_the_browser_that_left(hospital):
-    with httpx.Client(base_url=hospital.url, timeout=30) as client:
+    with httpx.Client(base_url=hospital.url, timeout=600) as client:
         address = begin(client)
-        with httpx.Client(base_url=hospital.url, timeout=30) as other:
+        with httpx.Client(base_url=hospital.url, timeout=600) as other:
             assert other.get(address).status_code == 401  # another browser
         kept = dict(client.cookies)
         assert client.get(address).status_code == 303
@@ -225,8 +225,8 @@ def test_a_return_counts_once_and_in_the_browser_that_left(hospital):
 def test_a_code_without_our_verifier_is_worth_nothing(hospital):
     """The provider holds codes to PKCE: one that another browser began is refused."""
     with (
-        httpx.Client(base_url=hospital.url, timeout=30) as ana,
-        httpx.Client(base_url=hospital.url, timeout=30) as eve,
+        httpx.Client(base_url=hospital.url, timeout=600) as ana,
+        httpx.Client(base_url=hospital.url, timeout=600) as eve,
     ):
         stolen = parse_qs(urlsplit(begin(ana)).query)["code"][0]
         own = begin(eve)
@@ -236,7 +236,7 @@ def test_a_code_without_our_verifier_is_worth_nothing(hospital):
 
 def test_a_revoked_person_stays_out(hospital, liar):
     liar.claims = {"sub": "ben", "groups": ["auditors"]}
-    with httpx.Client(base_url=hospital.url, timeout=30) as client:
+    with httpx.Client(base_url=hospital.url, timeout=600) as client:
         client.get(begin(client))
         assert client.get("/budget").status_code == 200
         listed = hospital("GET", "/v1/keys", who="olga").json()["result"]["keys"]

@@ -63,7 +63,7 @@ def test_nobody_becomes_two_persons(pair):
         assert made.status_code == 403
     made = pair("POST", "/v1/keys", {"name": "fay", "role": "analyst"}, who="owner")
     assert made.status_code == 201
-    with httpx.Client(base_url=pair.url, timeout=30) as client:
+    with httpx.Client(base_url=pair.url, timeout=600) as client:
         client.post("/login", data={"key": pair.keys["owner"]})
         page = client.get("/owner").text
         assert "Propose" in page
@@ -83,7 +83,7 @@ def test_an_owner_sets_shares_that_analysts_do_not_see(pair):
     def told(who):
         return pair("GET", "/v1/budget", who=who).json()["result"]["shares"]
 
-    with httpx.Client(base_url=pair.url, timeout=30) as client:
+    with httpx.Client(base_url=pair.url, timeout=600) as client:
         client.post("/login", data={"key": pair.keys["owner"]})
         token = re.search(r'name="token" value="([^"]+)"', client.get("/owner").text)[1]
 
@@ -140,5 +140,5 @@ def test_what_waits_is_kept_in_the_budgets_own_currency(tmp_path, start_service)
     refused = served("POST", "/v1/answers", price, who="ben")
     assert (refused.status_code, refused.json()["error"]) == (409, "budget-exceeded")
     assert "wait for an owner" in refused.json()["message"]
-    fits = served("POST", "/v1/answers", {**price, "rho": "0.009"}, who="ben", Prefer="wait=60")
+    fits = served("POST", "/v1/answers", {**price, "rho": "0.009"}, who="ben", Prefer="wait=300")
     assert fits.status_code == 200, fits.text

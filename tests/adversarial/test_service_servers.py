@@ -57,7 +57,7 @@ def test_one_key_at_two_servers_is_one_debit_and_one_answer(servers):
     before = Fraction(both[0]("GET", "/v1/budget").json()["result"]["whole"]["epsilon"]["spent"])
 
     def ask(server):
-        return server("POST", "/v1/answers", body, Idempotency_Key="same", Prefer="wait=60")
+        return server("POST", "/v1/answers", body, Idempotency_Key="same", Prefer="wait=300")
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(ask, both)

@@ -61,7 +61,7 @@ def _timed(served, sql, i):
     """Ask something new; how long it took, and what has become of it."""
     start = time.perf_counter()
     body = {"sql": sql, "epsilon": f"0.01{i:04}"}
-    said = served("POST", "/v1/answers", body, Prefer="wait=60")
+    said = served("POST", "/v1/answers", body, Prefer="wait=300")
     took = time.perf_counter() - start
     state = said.json().get("result", {}).get("state", "refused")
     if state == "failed":  # the owner looks at it, or the third one would be the last
@@ -217,7 +217,7 @@ def _resident(pid):
 
 async def _soak(served, numbers, clients=64):
     """Ask new questions, so many at a time; a line that was idle may be closed as it is used."""
-    headers = {"Authorization": f"Bearer {served.keys['ana']}", "Prefer": "wait=60"}
+    headers = {"Authorization": f"Bearer {served.keys['ana']}", "Prefer": "wait=300"}
 
     async def ask(client, n):
         sql = f"SELECT COUNT(*) AS n FROM people WHERE age > {n % 100}"

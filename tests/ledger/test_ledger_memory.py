@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -32,6 +33,16 @@ def temporary(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def nothing_collected():
+    """Engines that other tests have left open end before this one, or after it."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("nothing_collected")
 def test_core_dumps_are_off_while_an_engine_is_open():
     before = resource.getrlimit(resource.RLIMIT_CORE)
     hard = before[1]

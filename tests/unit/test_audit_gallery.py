@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -146,7 +147,11 @@ def test_the_command_says_when_the_auditor_is_wrong(capsys, monkeypatch):
     wrong = (g.Exhibit("half the noise, called sound", g.half_noise, 0, 1, 1),)
     monkeypatch.setattr(audit, "exhibits", lambda: wrong)
     assert "these are sound: half the noise, called sound" in run(capsys, "--gallery")[1].out
-    missed = (g.Exhibit("hardly broken", g._laplace, 0, 1, "0.99", fault="one per cent"),)
+    missed = (
+        g.Exhibit(
+            "hardly broken", partial(g._added, m.laplace), 0, 1, "0.99", fault="one per cent"
+        ),
+    )
     monkeypatch.setattr(audit, "exhibits", lambda: missed)
     assert "so few draws: hardly broken" in run(capsys, "--gallery", "--draws", "1000")[1].out
 

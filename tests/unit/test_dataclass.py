@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 
 from discreet._dataclass import dataclass
+from discreet._dataclass import replace as ours
 
 
 def forms(make):
@@ -121,6 +122,27 @@ def _tried(work):
 def test_classes_mean_what_those_of_the_standard_library_do():
     ours, theirs = list(facts(dataclass)), list(facts(dataclasses.dataclass))
     assert ours == theirs
+
+
+def replaced(replace):
+    """What comes of replacing fields, and what is refused."""
+    point, solid, plain, thing, own, read, opened, box, empty = forms(dataclass)
+    kept = point(1, 5, ("a",), ["b"])
+    other = replace(kept, y=8)
+    yield repr(other), other.tags, other.names is kept.names, repr(kept)
+    yield repr(replace(solid(1, z=9), x=0)), repr(replace(plain(1, last=2), last=3))
+    yield repr(replace(opened(1, [2]), more=[3])), repr(replace(box(5))), repr(replace(empty()))
+    yield replace(thing(4)).x, repr(replace(own(3), x=4))
+    refused = [
+        lambda: replace(kept, z=1), lambda: replace(solid(1), sum=4), lambda: replace(read("4")),
+        lambda: replace(plain(1, last=2), fixed=1), lambda: replace(5, x=1),
+    ]  # fmt: skip
+    yield [_tried(work) for work in refused]
+
+
+def test_replace_means_what_that_of_the_standard_library_does():
+    once, again, theirs = (list(map(repr, replaced(r))) for r in (ours, ours, replace))
+    assert once == again == theirs
 
 
 def test_a_class_that_forgets_a_value_is_seen():

@@ -32,6 +32,7 @@ ROAD = (
     "_lazy",
     "_unseen",
     "_print",
+    "_vega",
     "verify",
     "noise",
     "privacy",

@@ -661,9 +661,10 @@ def test_cells_cover_and_lie_under_kernels_as_wrong_as_they_may_be(monkeypatch, 
     kernel, given = DiscreteLaplace(90)._kernel, _cells.Kernel.values
     wrong = 1 + error * _uniform.MARGIN
     monkeypatch.setattr(_cells.Kernel, "values", lambda self, x: given(self, x) * wrong)
-    above = _cells._half(kernel, 1 / (8 * (1 + _uniform.MARGIN / 2)), 0, 0, 48)
+    above = _cells._outline(kernel, 1 / (8 * (1 + _uniform.MARGIN / 2)), 0, 0, 48)
     assert above.cover[0] == 9
-    below = _cells._half(kernel, 1 / (8 * (1 - _uniform.MARGIN / 2)), 0, 0, 48)
+    area = 1 / (8 * (1 - _uniform.MARGIN / 2))
+    below = _cells._half(kernel, area, 0, 0, _cells._outline(kernel, area, 0, 0, 48))
     assert below.sure[0] == 7
 
 

@@ -17,7 +17,7 @@ from discreet.errors import ParameterError, PrivacyError
 from discreet.noise._deterministic import deterministic
 from discreet.privacy import Neighbours
 from discreet.release._counts import read_counts
-from discreet.release._groups import Sizes, earth_mover, member_moved
+from discreet.release._groups import Sizes
 from discreet.release._topdown import _northwest, dykstra, largest_remainders, rounded
 
 W = release.Workload
@@ -42,6 +42,18 @@ def households():
 def sizes_of(sizes, x, *, epsilon, view="cumulative"):
     return release.publish(x, W.prefix(sizes), epsilon=epsilon, method="count-of-counts",
                            groups="public", view=view).estimate  # fmt: skip
+
+
+def earth_mover(x, y):
+    """Σ|C − Ĉ|: how many members have to move (the metric of the literature)."""
+    return float(np.abs(np.cumsum(x, axis=-1) - np.cumsum(y, axis=-1)).sum())
+
+
+def member_moved(x, region, size, by):
+    """A neighbour: one group of a size becomes one larger or smaller."""
+    at = (size,) if region is None else (region, size)
+    to = (size + by,) if region is None else (region, size + by)
+    return x.moved((at, -1), (to, 1))
 
 
 @needs_data

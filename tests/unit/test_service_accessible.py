@@ -86,8 +86,8 @@ def test_an_owner_drafts_a_policy_and_sees_it_checked_while_typing(browser, serv
     assert "min = …" in draft.input_value()
     whole = "[budget]\nepsilon = 1\n[tables.t]\n[tables.t.columns]\nb = { type = 'boolean' }\n"
     draft.fill(whole)
-    page.get_by_text("This draft is a policy that can be used.").wait_for(timeout=20_000)
+    page.get_by_text("This draft is a policy that can be used.").wait_for(timeout=120_000)
     draft.fill(whole.replace("boolean", "bolean"))
-    page.locator("#checked .refusal").wait_for(timeout=20_000)
+    page.locator("#checked .refusal").wait_for(timeout=120_000)
     context.close()
     assert not complaints

@@ -59,7 +59,7 @@ def ruled(tmp_path_factory, start_service):
 @contextmanager
 def signed_in(service, who):
     headers = {"Accept": "text/html"}
-    with httpx.Client(base_url=service.url, timeout=60, headers=headers) as client:
+    with httpx.Client(base_url=service.url, timeout=600, headers=headers) as client:
         client.post("/login", data={"key": service.keys[who]})
         found = re.search(r'name="token" value="([^"]+)"', client.get("/budget").text)
         yield client, found[1]
@@ -79,7 +79,7 @@ def agree(service, epsilon, who, sql=COUNT):
     """Asking refuses what the price said it would, and nothing else; give what it said."""
     told = price(service, epsilon, who, sql)
     said = service("POST", "/v1/answers", {"sql": sql, "epsilon": epsilon}, who=who,
-                   Prefer="wait=60")  # fmt: skip
+                   Prefer="wait=300")  # fmt: skip
     assert (said.status_code in (409, 423)) == (told is not None), (told, said.text)
     if told is not None:
         # a price says "your share" of it

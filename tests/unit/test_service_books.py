@@ -70,7 +70,7 @@ def books(tmp_path_factory, start_service):
 @contextmanager
 def signed_in(service, who):
     headers = {"Accept": "text/html"}
-    with httpx.Client(base_url=service.url, timeout=60, headers=headers) as client:
+    with httpx.Client(base_url=service.url, timeout=600, headers=headers) as client:
         client.post("/login", data={"key": service.keys[who]})
         yield client
 
@@ -89,7 +89,7 @@ def look(service, policy):
 
 
 def ask(service, policy, body, who="ana"):
-    answer = service("POST", f"/v1/answers?policy={policy}", body, who=who, Prefer="wait=60")
+    answer = service("POST", f"/v1/answers?policy={policy}", body, who=who, Prefer="wait=300")
     assert answer.status_code == 200, answer.text
     assert answer.json()["result"].get("state", "done") == "done", answer.text
     return answer.json()["result"]

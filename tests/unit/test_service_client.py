@@ -202,7 +202,7 @@ def test_what_the_record_says_may_be_added_to_it(service, tmp_path):
 def test_a_batch_is_verified_answer_by_answer(service, tmp_path):
     body = {"questions": [{"sql": "SELECT COUNT(*) AS n FROM visits"}, {"sql": BY_REGION}],
             "epsilon": "0.02"}  # fmt: skip
-    result = service("POST", "/v1/batches", body, Prefer="wait=60").json()["result"]
+    result = service("POST", "/v1/batches", body, Prefer="wait=300").json()["result"]
     assert verify(tmp_path, result)[1]["result"]["unsigned"] == []
     result["answers"][1]["rows"][0]["n"] += 5
     assert "'rows' was changed" in verify(tmp_path, result)[1]["message"]

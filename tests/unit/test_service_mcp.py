@@ -112,7 +112,7 @@ def _over_http(service, who, talk):
     async def main():
         headers = {"Authorization": f"Bearer {service.keys.get(who, who)}"}
         async with (
-            httpx.AsyncClient(headers=headers, timeout=60) as line,
+            httpx.AsyncClient(headers=headers, timeout=600) as line,
             Client(streamable_http_client(f"{service.url}/mcp", http_client=line)) as client,
         ):
             return await talk(client)

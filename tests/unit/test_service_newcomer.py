@@ -91,7 +91,7 @@ def owner(two):
 
 
 def browser(two, who):
-    with httpx.Client(base_url=two.url, timeout=30, follow_redirects=True) as client:
+    with httpx.Client(base_url=two.url, timeout=600, follow_redirects=True) as client:
         shown = client.post("/login", data={"key": two.keys[who]}).text
         token = shown.split('name="token" value="')[1].split('"')[0]
 

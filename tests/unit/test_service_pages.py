@@ -168,7 +168,7 @@ def test_the_keyboard_alone_is_enough(browser, service):
 
 @contextmanager
 def _signed_in(service, who="ana"):
-    with httpx.Client(base_url=service.url, timeout=30) as client:
+    with httpx.Client(base_url=service.url, timeout=600) as client:
         client.post("/login", data={"key": service.keys[who]})
         yield client
 
@@ -319,7 +319,7 @@ def test_the_last_owners_key_is_not_revoked_on_the_page(service):
         assert f"discreet key revoke {own}" in refused.json()["hint"]
         key = client.post("/owner/keys", data={"token": token, "name": "gus", "role": "analyst"})
         gus = re.search(r"dk_([0-9a-f]{12})_[\w-]{43}", key.text)
-        with httpx.Client(base_url=service.url, timeout=30) as other:
+        with httpx.Client(base_url=service.url, timeout=600) as other:
             other.post("/login", data={"key": gus[0]})
             assert "None yet." in other.get("/ask").text
             asked = client.post(f"/owner/keys/{gus[1]}", data={"token": token})

@@ -84,7 +84,7 @@ def test_a_policy_over_files_rehearses_beside_them(start_service, tmp_path):
     assert made.json()["result"]["dummy"] is True
     price = files("POST", "/v1/preview?dummy=1", question)
     assert price.json()["result"]["dummy"] is True
-    with httpx.Client(base_url=files.url, timeout=30, follow_redirects=True) as client:
+    with httpx.Client(base_url=files.url, timeout=600, follow_redirects=True) as client:
         page = client.post("/login", data={"key": files.keys["ana"]}).text
         token = page.split('name="token" value="')[1].split('"')[0]
         shown = client.post("/ask", data={**question, "token": token, "action": "rehearse"}).text
@@ -119,7 +119,7 @@ def test_the_worker_of_rehearsals_opens_no_source():
 
 
 def test_the_page_offers_made_up_data(service):
-    with httpx.Client(base_url=service.url, timeout=30, follow_redirects=True) as client:
+    with httpx.Client(base_url=service.url, timeout=600, follow_redirects=True) as client:
         page = client.post("/login", data={"key": service.keys["ana"]}).text
         token = page.split('name="token" value="')[1].split('"')[0]
         form = {"sql": BY_REGION, "epsilon": "0.5", "token": token, "action": "rehearse"}
@@ -132,7 +132,7 @@ def test_the_page_offers_made_up_data(service):
 
 
 def test_the_page_speaks_of_its_own_fields(service):
-    with httpx.Client(base_url=service.url, timeout=30, follow_redirects=True) as client:
+    with httpx.Client(base_url=service.url, timeout=600, follow_redirects=True) as client:
         page = client.post("/login", data={"key": service.keys["ana"]}).text
         token = page.split('name="token" value="')[1].split('"')[0]
         dear = {"sql": BY_REGION, "epsilon": "1e6", "token": token, "action": "ask"}

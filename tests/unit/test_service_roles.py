@@ -56,7 +56,7 @@ def keys(service):
 @contextmanager
 def browser(service, key):
     """A browser of somebody who has signed in, or of nobody; and the token of their forms."""
-    with httpx.Client(base_url=service.url, timeout=60, headers={"Accept": "text/html"}) as client:
+    with httpx.Client(base_url=service.url, timeout=600, headers={"Accept": "text/html"}) as client:
         if key is not None:
             client.post("/login", data={"key": key})
         found = re.search(r'name="token" value="([^"]+)"', client.get("/public").text)

@@ -110,7 +110,7 @@ def test_an_assistant_over_http_asks_again_what_waited(waits):
     async def main():
         headers = {"Authorization": f"Bearer {waits.keys['ben']}"}
         async with (
-            httpx.AsyncClient(headers=headers, timeout=60) as line,
+            httpx.AsyncClient(headers=headers, timeout=600) as line,
             Client(streamable_http_client(f"{waits.url}/mcp", http_client=line)) as client,
         ):
             given = {"sql": COUNT, "epsilon": "0.2001"}
@@ -135,7 +135,7 @@ def test_agreeing_to_a_raise_says_what_happened(waits):
         asked = waits("POST", "/v1/budget", {"epsilon": "2", "reason": "more"}, who="owner")
         made = asked.json()["result"]
         headers = {"Accept": "text/html"}
-        with httpx.Client(base_url=waits.url, timeout=60, headers=headers) as client:
+        with httpx.Client(base_url=waits.url, timeout=600, headers=headers) as client:
             client.post("/login", data={"key": waits.keys["otto"]})
             token = re.search(r'name="token" value="([^"]+)"', client.get("/owner").text)[1]
             form = {"token": token, "decision": decision, "reason": "so", "seen": made["seen"]}

@@ -43,7 +43,7 @@ def test_one_thread_runs_one_errand_after_another():
 
 
 def test_errands_at_the_same_time_have_a_thread_each():
-    barrier = threading.Barrier(5, timeout=10)
+    barrier = threading.Barrier(5, timeout=120)
     errands = [Errand(barrier.wait) for _ in range(4)]
     for errand in errands:
         errand.start()

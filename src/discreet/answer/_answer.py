@@ -245,12 +245,8 @@ class Answer:
     @property
     def exact(self) -> frozenset[str]:
         """Columns that hold public numbers, to which no noise was added."""
-        found = set()
-        for output in self._record.outputs:
-            used = self._read(output.expr)
-            if used and not self._noisy(used):
-                found.add(output.name)
-        return frozenset(found)
+        used = {o.name: self._read(o.expr) for o in self._record.outputs}
+        return frozenset(n for n, s in used.items() if s and not self._source.statements(s))
 
     @property
     def columns(self) -> list[str]:
@@ -415,10 +411,6 @@ class Answer:
         ranks = np.empty(places.size, dtype=np.int64)
         ranks[places] = np.arange(places.size)
         return bar_of(self._record, out, self._passing, ranks)
-
-    def _noisy(self, statistics: set[int]) -> int:
-        """Count the independent statements about noise behind some statistics."""
-        return self._source.statements(statistics)
 
     # -- ways out -------------------------------------------------------------------
 

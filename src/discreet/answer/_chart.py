@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from discreet import _vega
 from discreet._print import plural
 from discreet._text import json_safe, visible
 from discreet.errors import ParameterError
@@ -27,7 +28,6 @@ FORMS: Final = (".svg", ".png", ".html", ".json")
 """Endings of the files that a chart can be saved as."""
 
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v5.json"
 _GROUPS: Final = 40
 """Most groups that are drawn below each other."""
 _POINTS: Final = 1000
@@ -178,9 +178,8 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
 
 def _head(named: str, notes: Sequence[str]) -> dict[str, Any]:
     """The title, and a line of notes below it."""
-    return {
-        "$schema": _SCHEMA,
-        "title": {
+    return _vega.chart(
+        {
             "text": _lines(named, 3),
             "subtitle": _lines("; ".join(notes), 4),
             "anchor": "start",
@@ -189,8 +188,8 @@ def _head(named: str, notes: Sequence[str]) -> dict[str, Any]:
             "subtitleColor": "#444444",
             "subtitlePadding": 4,
             "offset": 12,
-        },
-    }
+        }
+    )
 
 
 def _panels(
@@ -330,8 +329,7 @@ _APART: Final = {"labelFlush": False, "labelOverlap": "greedy", "labelSeparation
 
 def _number(field: str) -> dict[str, Any]:
     axis = {"labelExpr": _THOUSANDS, "tickCount": 5, **_APART}
-    scale = {"zero": False}
-    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis, "title": None}
+    return _vega.number(field, scale={"zero": False}, axis=axis, title=None)
 
 
 def _temporal(spec: Any) -> Any:
@@ -351,16 +349,11 @@ def _groups(labels: Sequence[str], width: int) -> dict[str, Any]:
     y: dict[str, Any] = {"field": "group", "type": "nominal", "sort": None}
     # the title stands beyond the longest label
     y |= {"axis": {"labelLimit": 260, "maxExtent": 300}, "title": ", ".join(labels) or None}
-    bar = {"type": "rule", "color": _COLOURS[0], "strokeWidth": 2}
-    dot = {"type": "point", "filled": True, "size": 55, "color": _COLOURS[0], "opacity": 1}
-    return {
-        "width": width,
-        "height": {"step": 24},
-        "layer": [
-            {"mark": bar, "encoding": {"y": y, "x": _number("low"), "x2": {"field": "high"}}},
-            {"mark": dot, "encoding": {"y": y, "x": _number("value")}},
-        ],
-    }
+    ends, middle = {"y": y, **_vega.between("x", _number("low"))}, {"y": y, "x": _number("value")}
+    dot = {"filled": True, "size": 55, "color": _COLOURS[0], "opacity": 1}
+    bars = _vega.layer("rule", ends, color=_COLOURS[0], strokeWidth=2)
+    layers = [bars, _vega.layer("point", middle, **dot)]
+    return {"width": width, "height": {"step": 24}, "layer": layers}
 
 
 def _run(

@@ -19,10 +19,11 @@ from typing import Any
 
 from discreet import policy as pol
 from discreet import sql
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
+from discreet._text import quoted
 from discreet.audit import _debit
 from discreet.audit._fuzz import SALT, Connect, duckdb
-from discreet.audit._oracle import Tables, World, condition, few, literal, quoted, world
+from discreet.audit._oracle import Tables, World, condition, few, literal, world
 from discreet.audit._replay import Once, replay
 from discreet.audit._steps import columns
 from discreet.curator import check_statements
@@ -269,21 +270,17 @@ def _asked(rng: random.Random, w: World) -> Iterator[_Where]:
             yield from _grouped(_Where(table.name, column_name, column.type, text), keys)
         about = _Where(table.name, column_name, column.type, "")
         for key in (c, f"EXTRACT(YEAR FROM {c})", f"WIDTH_BUCKET({c}, 0, 10, 5)"):
-            yield _with(about, f"SELECT {key} AS k, {rows} GROUP BY 1")
+            yield replace(about, text=f"SELECT {key} AS k, {rows} GROUP BY 1")
         for _ in range(2):
             where = _where(rng, w, column_name)
-            yield _with(about, f"SELECT {rows} WHERE {where}")
+            yield replace(about, text=f"SELECT {rows} WHERE {where}")
     yield from _joins(w)
 
 
-def _with(where: _Where, text: str) -> _Where:
-    return _Where(where.table, where.column, where.kind, text)
-
-
 def _grouped(where: _Where, keys: list[str]) -> Iterator[_Where]:
-    yield _with(where, f"SELECT {where.text}")
+    yield replace(where, text=f"SELECT {where.text}")
     for key in keys:
-        yield _with(where, f"SELECT {key} AS k, {where.text} GROUP BY 1")
+        yield replace(where, text=f"SELECT {key} AS k, {where.text} GROUP BY 1")
 
 
 def _statistics(c: str) -> Iterator[str]:

@@ -383,18 +383,14 @@ def _each(release: Callable[[Any], Any], data: Any, n: int) -> Array:
     return np.array([release(data) for _ in range(n)])
 
 
-def _laplace(count: int, n: int) -> Array:
-    return np.asarray(m.laplace(np.full(n, count), 1, 1).value)
+def _added(mechanism: Callable[..., Any], count: int, n: int) -> Array:
+    return np.asarray(mechanism(np.full(n, count), 1, 1).value)
 
 
 def _laplace_real(value: float, n: int) -> Array:
     one = m.laplace(value, "0.75", 1, step="0.125")
     assert one.law is not None
     return value + one.law.sample(n) * float(one.step)
-
-
-def _geometric(count: int, n: int) -> Array:
-    return np.asarray(m.geometric(np.full(n, count), 1, 1).value)
 
 
 def _gaussian(count: int, n: int) -> Array:
@@ -407,16 +403,8 @@ def _randomized_response(bit: int, n: int) -> Array:
     return np.asarray(m.randomized_response(np.full(n, bit), epsilon=1).value)
 
 
-def _exponential(scores: Sequence[int]) -> int:
-    return int(m.exponential(scores, 1, 1).value)
-
-
-def _permute_and_flip(scores: Sequence[int]) -> int:
-    return int(m.permute_and_flip(scores, 1, 1).value)
-
-
-def _noisy_max(scores: Sequence[int]) -> int:
-    return int(m.noisy_max(scores, 1, 1).value)
+def _chosen(mechanism: Callable[..., Any], scores: Sequence[int]) -> int:
+    return int(mechanism(scores, 1, 1).value)
 
 
 def _sparse_vector(values: Sequence[int]) -> int:
@@ -440,9 +428,9 @@ def _sound() -> Iterator[Exhibit]:
     worst, other = (3, 3, 3, 3), (4, 2, 2, 2)
     dense = (0.0, 0.0, 0.3, 0.4, 0.5, 0.6, 0.7, 1.0, 1.0)
     moved = (0.0, 0.0, 0.3, 0.4, 1.0, 0.6, 0.7, 1.0, 1.0)
-    yield Exhibit("laplace", _laplace, 10, 11, 1)
+    yield Exhibit("laplace", partial(_added, m.laplace), 10, 11, 1)
     yield Exhibit("laplace on reals", _laplace_real, 0.25, 1.0, 1)
-    yield Exhibit("geometric", _geometric, 10, 11, 1)
+    yield Exhibit("geometric", partial(_added, m.geometric), 10, 11, 1)
     yield Exhibit("gaussian", _gaussian, 10, 11, 1, "0.01")
     gauss = m.gaussian(0, 1, 1, "0.01").loss
     yield Exhibit("gaussian, whole profile", _gaussian, 10, 11, gauss, claim="its own δ(ε)")
@@ -451,9 +439,9 @@ def _sound() -> Iterator[Exhibit]:
     yield Exhibit("probabilistic DP itself", four_outputs, 0, 1, 1, "0.1",
                   definition="probabilistic")  # fmt: skip
     for name, release, d1, d2 in (
-        ("exponential", _exponential, worst, other),
-        ("permute_and_flip", _permute_and_flip, worst, other),
-        ("noisy_max", _noisy_max, worst, other),
+        ("exponential", partial(_chosen, m.exponential), worst, other),
+        ("permute_and_flip", partial(_chosen, m.permute_and_flip), worst, other),
+        ("noisy_max", partial(_chosen, m.noisy_max), worst, other),
         ("sparse_vector", _sparse_vector, (0, 1), (1, 0)),
         ("smooth_median", _smooth_median, dense, moved),
     ):

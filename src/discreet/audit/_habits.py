@@ -15,6 +15,7 @@ from typing import Any
 
 from discreet import policy as pol
 from discreet._dataclass import dataclass
+from discreet._text import quoted
 from discreet.audit._oracle import (
     Question,
     Tables,
@@ -24,7 +25,6 @@ from discreet.audit._oracle import (
     few,
     joined,
     literal,
-    quoted,
 )
 
 Cleaned = Mapping[tuple[str, str], Any]

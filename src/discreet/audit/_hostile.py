@@ -25,7 +25,8 @@ import numpy as np
 from discreet import engines, frame, ledger, sql
 from discreet import policy as pol
 from discreet._dataclass import dataclass
-from discreet.audit._oracle import Tables, World, ends, literal, quoted
+from discreet._text import quoted
+from discreet.audit._oracle import Tables, World, ends, literal
 from discreet.curator import Curator, check_statements
 from discreet.errors import DiscreetError, SchemaError, UnprovenStatementError
 from discreet.noise import DiscreteLaplace

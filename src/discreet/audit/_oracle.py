@@ -15,19 +15,16 @@ from fractions import Fraction
 from math import prod
 from typing import Any
 
+from discreet import _text
 from discreet import policy as pol
 from discreet._dataclass import dataclass
+from discreet._text import quoted
 from discreet.privacy import Neighbours
 
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
 _EPOCH = dt.date(1970, 1, 1)
 _LIMITS = ("max_rows_per_unit", "max_groups_per_unit", "max_rows_per_group")
-
-
-def quoted(name: str) -> str:
-    """Name of a table or column in SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 # -- columns ----------------------------------------------------------------------------
@@ -144,7 +141,7 @@ def literal(column: pol.Column, code: Any) -> str:
         case pol.Boolean():
             return "TRUE" if code else "FALSE"
     label = column.values[code] if isinstance(column, pol.Category) else code
-    return "'" + label.replace("'", "''") + "'" if isinstance(label, str) else str(label)
+    return _text.literal(label)
 
 
 # -- worlds -----------------------------------------------------------------------------

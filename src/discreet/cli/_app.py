@@ -18,14 +18,18 @@ from discreet.cli._ledger import ledger_app
 from discreet.cli._local import local_app
 from discreet.cli._options import (
     Analyst,
+    Confidence,
     Delta,
     Epsilon,
     Json,
     LedgerPlace,
-    Limits,
+    Offer,
+    OnLedger,
     Output,
+    Place,
     PolicyFile,
-    Rho,
+    Source,
+    command,
     module,
 )
 from discreet.cli._outcome import MEANING, Exit, deliver, fail, interrupted
@@ -56,26 +60,9 @@ class Relation(StrEnum):
 
 # -- options that several commands share ------------------------------------------
 
-Source = Annotated[
-    str | None,
-    typer.Option(
-        envvar="DISCREET_SOURCE",
-        metavar="PATH|URL",
-        help="Where the data are, if not where the policy says they are.",
-    ),
-]
 Sql = Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT.")]
 SqlFile = Annotated[
     str | None, typer.Option("--file", "-f", metavar="FILE", help="Read the SQL here; - is stdin.")
-]
-Within = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMN=MARGIN", help="Instead of ε: a margin to be met, at the least price."
-    ),
-]
-Confidence = Annotated[
-    str, typer.Option("--confidence", "-c", metavar="NUMBER", help="Level of every interval.")
 ]
 Chart = Annotated[
     Path | None,
@@ -100,7 +87,7 @@ def _root(
         typer.echo(ctx.get_help())
 
 
-@app.command()
+@command(app, "demo", "_demo.run")
 def demo(
     people: Annotated[int, typer.Option(min=200, max=200_000, help="People to make up.")] = 4000,
     keep: Annotated[
@@ -113,10 +100,9 @@ def demo(
 
     Policy, price, answer, budget, refusal, meaning.
     """
-    deliver("demo", lambda: module("_demo").run(people, keep, as_json=as_json), as_json=as_json)
 
 
-@app.command()
+@command(app, "init")
 def init(
     source: Annotated[
         str,
@@ -152,33 +138,24 @@ def init(
         typer.Option("--column", "-c", metavar="NAME", help="With --spend: only for this column."),
     ] = None,
     as_json: Json = False,
-) -> None:
+) -> Any:
     """Draft a policy from a schema, without reading a single value."""
     if spend is not None:
-        deliver(
-            "init",
-            lambda: module("_propose").run(source, spend=spend, delta=delta, columns=column or []),
-            as_json=as_json,
-        )
-        return
-    deliver(
-        "init",
-        lambda: module("_init").run(
-            source,
-            tables=table or [],
-            unit=unit,
-            max_rows=max_rows,
-            epsilon=epsilon,
-            delta=delta,
-            output=output,
-            force=force,
-            interactive=not (no_input or as_json) and sys.stdin.isatty(),
-        ),
-        as_json=as_json,
+        return module("_propose").run(source, spend=spend, delta=delta, columns=column or [])
+    return module("_init").run(
+        source,
+        tables=table or [],
+        unit=unit,
+        max_rows=max_rows,
+        epsilon=epsilon,
+        delta=delta,
+        output=output,
+        force=force,
+        interactive=not (no_input or as_json) and sys.stdin.isatty(),
     )
 
 
-@app.command()
+@command(app, "check")
 def check(
     policy: Annotated[
         Path | None, typer.Argument(metavar="POLICY", help="Policy file.", show_default=False)
@@ -193,17 +170,12 @@ def check(
             "--spend", metavar="NUMBER", help="ε for the shares of missing and clamped values."
         ),
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Check a policy and the schema of its data, and sum both up."""
-    deliver(
-        "check",
-        lambda: module("_check").run(policy, source, schema=schema, spend=spend),
-        as_json=as_json,
-    )
+    return module("_check").run(policy, source, schema=schema, spend=spend)
 
 
-@app.command()
+@command(app, "release", "_release.run")
 def release(
     words: Annotated[
         list[str], typer.Argument(metavar="[preview] PLAN", help="Release plan, a TOML file.")
@@ -218,64 +190,31 @@ def release(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write here.")
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Publish what a release plan declares; "preview" prices it for free."""
-    deliver(
-        "release",
-        lambda: module("_release").run(
-            words, dummy=dummy, output=output, source=source, ledger=ledger, analyst=analyst
-        ),
-        as_json=as_json,
-    )
 
 
-@app.command()
+@command(app, "preview", "_ask.preview")
 def preview(
     sql: Sql = None,
     *,
     file: SqlFile = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    rho: Rho = None,
-    within: Within = None,
-    confidence: Confidence = "0.95",
-    limits: Limits = None,
-    policy: PolicyFile = None,
-    source: Source = None,
-    ledger: LedgerPlace = None,
-    analyst: Analyst = None,
+    offer: Offer,
+    where: Place,
     show_sql: Annotated[
         bool, typer.Option("--show-sql", help="Show the SQL that would run, too.")
     ] = False,
-    as_json: Json = False,
 ) -> None:
     """Price a question for free: cost, expected error, plan."""
 
-    def work() -> Any:
-        session = module("_session")
-        where = session.Where(policy, source, ledger, analyst)
-        offer = session.offer(epsilon, delta, rho, within, confidence, limits=limits)
-        return module("_ask").preview(where, sql, file, offer, show_sql=show_sql)
 
-    deliver("preview", work, as_json=as_json)
-
-
-@app.command()
+@command(app, "ask")
 def ask(
     sql: Sql = None,
     *,
     file: SqlFile = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    rho: Rho = None,
-    within: Within = None,
-    confidence: Confidence = "0.95",
-    limits: Limits = None,
-    policy: PolicyFile = None,
-    source: Source = None,
-    ledger: LedgerPlace = None,
-    analyst: Analyst = None,
+    offer: Offer,
+    where: Place,
     chart: Chart = None,
     save: Annotated[
         Path | None,
@@ -289,23 +228,14 @@ def ask(
         typer.Option(metavar="TEXT", help="Idempotency key: a retry with it never pays twice."),
     ] = None,
     as_json: Json = False,
-) -> None:
+) -> Any:
     """Ask a question and pay for it; without SQL, at a prompt."""
-
-    def work() -> Any:
-        session = module("_session")
-        where = session.Where(policy, source, ledger, analyst)
-        offer = session.offer(epsilon, delta, rho, within, confidence, limits=limits)
-        if sql is None and file is None and not as_json and sys.stdin.isatty():
-            return module("_prompt").run(where, offer)
-        return module("_ask").ask(
-            where, sql, file, offer, chart=chart, save=save, fresh=fresh, key=key
-        )
-
-    deliver("ask", work, as_json=as_json)
+    if sql is None and file is None and not as_json and sys.stdin.isatty():
+        return module("_prompt").run(where, offer)
+    return module("_ask").ask(where, sql, file, offer, chart=chart, save=save, fresh=fresh, key=key)
 
 
-@app.command()
+@command(app, "explain", "_explain.run")
 def explain(
     record: Annotated[str, typer.Argument(metavar="RECORD.json", help="A record; - is stdin.")],
     confidence: Confidence = "0.95",
@@ -313,28 +243,20 @@ def explain(
         bool, typer.Option("--simultaneous", help="All intervals hold at once.")
     ] = False,
     chart: Chart = None,
-    as_json: Json = False,
 ) -> None:
     """Recompute intervals from a record; say what they cover."""
-    deliver(
-        "explain",
-        lambda: module("_explain").run(record, confidence, chart, simultaneous=simultaneous),
-        as_json=as_json,
-    )
 
 
-@app.command()
+@command(app, "docs", "_docs.run")
 def docs(
     page: Annotated[
         str | None, typer.Argument(metavar="PAGE", help="A page; left out, all are listed.")
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Read the documentation that came with the program."""
-    deliver("docs", lambda: module("_docs").run(page), as_json=as_json)
 
 
-@app.command()
+@command(app, "meaning")
 def meaning(
     *,
     epsilon: Epsilon = None,
@@ -346,31 +268,24 @@ def meaning(
     neighbours: Annotated[
         Relation, typer.Option(help="Relation that ε is stated under.")
     ] = Relation.ADD_REMOVE,
-    policy: PolicyFile = None,
-    ledger: LedgerPlace = None,
+    where: OnLedger,
     table: Annotated[
         str | None, typer.Option(metavar="NAME", help="Only this table of the ledger.")
     ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write one page with sliders, no network.")
     ] = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Say what an ε, or a whole ledger, means for a person."""
-
-    def work() -> Any:
-        page = module("_meaning")
-        if epsilon is None:
-            where = module("_session").Where(policy, None, ledger, None)
-            return page.of_ledger(where, group, table, html)
-        return page.of_epsilon(
-            epsilon, prior, delta=delta, group=group, neighbours=neighbours.value, html=html
-        )
-
-    deliver("meaning", work, as_json=as_json)
+    page = module("_meaning")
+    if epsilon is None:
+        return page.of_ledger(where, group, table, html)
+    return page.of_epsilon(
+        epsilon, prior, delta=delta, group=group, neighbours=neighbours.value, html=html
+    )
 
 
-@app.command()
+@command(app, "audit")
 def audit(
     policy: Annotated[
         str | None, typer.Argument(help="Policy to replay on made-up neighbours.")
@@ -389,22 +304,17 @@ def audit(
         int, typer.Option(min=1, help="Pairs of neighbouring tables for each question.")
     ] = 8,
     fuzz: Annotated[float, typer.Option(min=0, help="Seconds of random questions afterwards.")] = 0,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Try to break a policy's questions, or mechanisms, on neighbouring inputs."""
-
-    def work() -> Any:
-        audits = module("_audit")
-        if policy is not None and not gallery:
-            return audits.of_policy(policy, pairs=pairs, seconds=fuzz)
-        if gallery and policy is None:
-            return audits.of_gallery(peers=peers, draws=draws)
-        return audits.nothing_asked()
-
-    deliver("audit", work, as_json=as_json)
+    audits = module("_audit")
+    if policy is not None and not gallery:
+        return audits.of_policy(policy, pairs=pairs, seconds=fuzz)
+    if gallery and policy is None:
+        return audits.of_gallery(peers=peers, draws=draws)
+    return audits.nothing_asked()
 
 
-@app.command()
+@command(app, "serve", "_serve.run")
 def serve(
     policies: Annotated[
         list[Path] | None, typer.Argument(metavar="[POLICY]...", help="Policy files.")
@@ -439,18 +349,9 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Answer others over HTTP: keys, budgets, ticks, pages."""
-    deliver(
-        "serve",
-        lambda: module("_serve").run(
-            policies or [], demo=demo, home=home, as_json=as_json, people=people, host=host,
-            port=port, ledger=ledger, source=source, workers=workers, memory=memory,
-            spill=spill, undeclared=tick, proxy=proxy, cap=cap, oidc=oidc,
-        ),
-        as_json=as_json,
-    )  # fmt: skip
 
 
-@app.command()
+@command(app, "register")
 def register(
     policy: Annotated[
         Path | None, typer.Argument(metavar="[POLICY]", help="The policy's file.")
@@ -470,18 +371,13 @@ def register(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here.")
     ] = None,
     ledger: LedgerPlace = None,
-    as_json: Json = False,
-) -> None:
+) -> Any:
     """Write the entry of a policy for the public registry of deployments, as YAML."""
     given = {"curator": curator, "description": description, "use": use, "region": region,
              "since": since}  # fmt: skip
-
-    def work() -> Any:
-        where = module("_session").Where(policy, None, ledger, None)
-        about = {name: text for name, text in given.items() if text is not None}
-        return module("_serve").register(where, about=about, output=output, layers=statement)
-
-    deliver("register", work, as_json=as_json)
+    about = {name: text for name, text in given.items() if text is not None}
+    where = module("_session").Where(policy, None, ledger, None)
+    return module("_serve").register(where, about=about, output=output, layers=statement)
 
 
 @app.command()
@@ -505,17 +401,15 @@ def mcp(
     deliver("mcp", work, as_json=False)
 
 
-@app.command()
+@command(app, "verify", "_serve.verify")
 def verify(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A signed answer; - is stdin.")],
     *,
     key: Annotated[
         str | None, typer.Option(metavar="ed25519:…", help="The curator's public key, if known.")
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Check a signed answer of a service, offline."""
-    deliver("verify", lambda: module("_serve").verify(file, key), as_json=as_json)
 
 
 # -- from a shell -----------------------------------------------------------------------

@@ -381,7 +381,7 @@ def _cell(value: Any) -> str:
 
 
 def plan(
-    where: Where, *, questions: int, margin: str, months: int, confidence: str, table: str | None
+    where: Where, *, questions: int, within: str, months: int, confidence: str, table: str | None
 ) -> Reply:
     """Say what a number of counts of a margin cost together."""
     from discreet.privacy import Zcdp  # noqa: PLC0415 - imported when used
@@ -390,7 +390,7 @@ def plan(
         private = [t.name for t in opened.policy.tables.values() if not t.public]
         name = private[0] if table is None else opened.policy.table(table).name
         asked = f'SELECT COUNT(*) AS n FROM "{name}"'  # noqa: S608 - a name of the policy
-        quote = opened.preview(asked, within={"n": margin}, confidence=confidence)
+        quote = opened.preview(asked, within={"n": within}, confidence=confidence)
         budget, left = opened.policy.budget, opened.ledger.balance()
         rows = opened.policy.service.rows
     cost, number = quote.plan.cost, questions * months
@@ -409,7 +409,7 @@ def plan(
     def show_plan(console: Console) -> None:
         facts(console, [
             ("questions", f"{questions} a month for {_months(months)}: {number} counts of {name}"),
-            ("margin", f"± {margin} at {confidence}, ε {short(cost.epsilon)} each"),
+            ("margin", f"± {within} at {confidence}, ε {short(cost.epsilon)} each"),
             ("needed", f"ε {float(needed):.4g} in all" + (f", δ {show_delta(delta)}"
                                                          if budget.delta else "")),
             ("without δ", f"ε {float(by_sum):.4g}"),
@@ -435,11 +435,9 @@ def show_delta(delta: Fraction) -> str:
 # -- the owner's decisions ------------------------------------------------------------
 
 
-def raise_totals(
-    where: Where, *, totals: dict[str, str | None], lower: bool, note: str, by: str
-) -> Reply:
+def raise_totals(where: Where, *, lower: bool, note: str, by: str, **totals: Any) -> Reply:
     """Put new totals of the budget on record."""
-    changes: dict[str, Any] = {name: value for name, value in totals.items() if value is not None}
+    changes = {name: value for name, value in totals.items() if value is not None}
     if not changes:
         raise UsageError("no new total was stated", hint="discreet budget raise --epsilon 3")
     ledger = ledger_of(where, "decide")
@@ -447,9 +445,9 @@ def raise_totals(
     return decided(ledger, "new totals are on record")
 
 
-def set_shares(where: Where, *, parts: Sequence[str], note: str, by: str) -> Reply:
+def set_shares(where: Where, *, parts: Sequence[str] | None, note: str, by: str) -> Reply:
     """Put new shares of the analysts on record."""
-    portions = pairs(parts, "discreet budget shares ana=0.5 ben=0.25")
+    portions = pairs(parts or [], "discreet budget shares ana=0.5 ben=0.25")
     ledger = ledger_of(where, "decide")
     ledger.set_shares(portions, by=by, note=note)
     return decided(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet._exact import decimal, show
 from discreet._print import number, plural
-from discreet._text import visible
+from discreet._text import quoted, visible
 from discreet.answer import Answer, cell
 from discreet.cli._console import facts, grid, heading, say, show_table, working
 from discreet.cli._outcome import Reply
@@ -99,13 +99,12 @@ def _shares(opened: Curator, spend: str) -> dict[str, Answer]:
 def _asked(table: Table) -> str | None:
     outputs = []
     for name, column in table.columns.items():
-        quoted = '"' + name.replace('"', '""') + '"'
-        label = name.replace('"', "'")
+        own, label = quoted(name), name.replace('"', "'")
         if column.null is None and column.nullable and name != table.unit:
-            outputs.append(f'AVG({quoted} IS NULL) AS "{label}: missing"')
+            outputs.append(f'AVG({own} IS NULL) AS "{label}: missing"')
         low, high = getattr(column, "min", None), getattr(column, "max", None)
         if low is not None and getattr(column, "outside", None) == "clamp":
-            ends = " OR ".join(f"{quoted} = {_literal(end)}" for end in (low, high))
+            ends = " OR ".join(f"{own} = {_literal(end)}" for end in (low, high))
             outputs.append(f'AVG({ends}) AS "{label}: at an end"')
     shown = outputs[:_MOST_SHARES]
     return f'SELECT {", ".join(shown)} FROM "{table.name}"' if shown else None  # noqa: S608 - names are quoted

@@ -12,11 +12,15 @@ from discreet.cli._options import (
     Json,
     LedgerPlace,
     Note,
+    OnLedger,
     PolicyFile,
     TableName,
     Yes,
+    command,
+    module,
     on_ledger,
 )
+from discreet.cli._outcome import deliver
 
 budget_app = typer.Typer(
     help="See spending, decide as owner.",
@@ -37,14 +41,15 @@ def budget(
     """See spending, decide as owner."""
     ctx.obj = (policy, ledger)
     if ctx.invoked_subcommand is None:
-        on_ledger(
-            "budget", "show", ctx, policy, ledger, analyst=analyst, last=last, as_json=as_json
+        deliver(
+            "budget",
+            lambda: module("_budget").show(on_ledger(ctx), analyst=analyst, last=last),
+            as_json=as_json,
         )
 
 
-@budget_app.command("plan")
-def plan_(
-    ctx: typer.Context,
+@command(budget_app, "budget plan", "_budget.plan")
+def plan(
     *,
     questions: Annotated[
         int, typer.Option("--questions", "-n", min=1, help="Counts asked in a month.")
@@ -57,20 +62,18 @@ def plan_(
         str, typer.Option(metavar="NUMBER", help="Level of the margin.")
     ] = "0.95",
     table: TableName = None,
-    policy: PolicyFile = None,
-    ledger: LedgerPlace = None,
-    as_json: Json = False,
+    where: OnLedger,
 ) -> None:
     """Say which ε so many questions of such a margin need; nothing is charged."""
-    on_ledger(
-        "budget plan", "plan", ctx, policy, ledger, questions=questions, margin=within,
-        months=months, confidence=confidence, table=table, as_json=as_json,
-    )  # fmt: skip
 
 
-@budget_app.command("raise")
-def raise_(
-    ctx: typer.Context,
+@command(
+    budget_app,
+    "budget raise",
+    "_budget.raise_totals",
+    sure=lambda **_: "This allows more privacy to be lost than was promised. Raise the budget?",
+)
+def raise_totals(
     *,
     epsilon: Annotated[
         str | None, typer.Option("--epsilon", "-e", metavar="NUMBER", help="New total ε.")
@@ -85,22 +88,13 @@ def raise_(
     note: Note = "",
     by: By = "owner",
     yes: Yes = False,
-    policy: PolicyFile = None,
-    ledger: LedgerPlace = None,
-    as_json: Json = False,
+    where: OnLedger,
 ) -> None:
     """Put a new total on record; what was spent stays spent."""
-    question = "This allows more privacy to be lost than was promised. Raise the budget?"
-    totals = {"epsilon": epsilon, "delta": delta, "rho": rho}
-    on_ledger(
-        "budget raise", "raise_totals", ctx, policy, ledger, totals=totals, lower=lower, note=note,
-        by=by, unless=(yes, question), as_json=as_json,
-    )  # fmt: skip
 
 
-@budget_app.command()
+@command(budget_app, "budget shares", "_budget.set_shares")
 def shares(
-    ctx: typer.Context,
     *,
     parts: Annotated[
         list[str] | None,
@@ -108,69 +102,35 @@ def shares(
     ] = None,
     note: Note = "",
     by: By = "owner",
-    policy: PolicyFile = None,
-    ledger: LedgerPlace = None,
-    as_json: Json = False,
+    where: OnLedger,
 ) -> None:
     """Split the budget among analysts, on record."""
-    on_ledger(
-        "budget shares", "set_shares", ctx, policy, ledger, parts=parts or [], note=note, by=by,
-        as_json=as_json,
-    )  # fmt: skip
 
 
-@budget_app.command()
+@command(
+    budget_app,
+    "budget close",
+    "_budget.close",
+    sure=lambda table, **_: (
+        f"No more questions about {table or 'any table'} will be answered. Close?"
+    ),
+)
 def close(
-    ctx: typer.Context,
-    *,
-    table: TableName = None,
-    note: Note = "",
-    by: By = "owner",
-    yes: Yes = False,
-    policy: PolicyFile = None,
-    ledger: LedgerPlace = None,
-    as_json: Json = False,
+    *, table: TableName = None, note: Note = "", by: By = "owner", yes: Yes = False, where: OnLedger
 ) -> None:
     """Refuse all new questions about a table, on record."""
-    question = f"No more questions about {table or 'any table'} will be answered. Close?"
-    on_ledger(
-        "budget close", "close", ctx, policy, ledger, table=table, note=note, by=by,
-        unless=(yes, question), as_json=as_json,
-    )  # fmt: skip
 
 
-@budget_app.command()
-def reopen(
-    ctx: typer.Context,
-    *,
-    table: TableName = None,
-    note: Note = "",
-    by: By = "owner",
-    policy: PolicyFile = None,
-    ledger: LedgerPlace = None,
-    as_json: Json = False,
-) -> None:
+@command(budget_app, "budget reopen", "_budget.reopen")
+def reopen(*, table: TableName = None, note: Note = "", by: By = "owner", where: OnLedger) -> None:
     """Allow questions again, on record."""
-    on_ledger(
-        "budget reopen", "reopen", ctx, policy, ledger, table=table, note=note, by=by,
-        as_json=as_json,
-    )  # fmt: skip
 
 
-@budget_app.command("new-period")
-def new_period(
-    ctx: typer.Context,
-    *,
-    note: Note = "",
-    by: By = "owner",
-    yes: Yes = False,
-    policy: PolicyFile = None,
-    ledger: LedgerPlace = None,
-    as_json: Json = False,
-) -> None:
+@command(
+    budget_app,
+    "budget new-period",
+    "_budget.new_period",
+    sure=lambda **_: "People who stay in the data lose the budget once more. Begin a new period?",
+)
+def new_period(*, note: Note = "", by: By = "owner", yes: Yes = False, where: OnLedger) -> None:
     """Begin a new period with the whole budget; over periods losses add up."""
-    question = "People who stay in the data lose the budget once more. Begin a new period?"
-    on_ledger(
-        "budget new-period", "new_period", ctx, policy, ledger, note=note, by=by,
-        unless=(yes, question), as_json=as_json,
-    )  # fmt: skip

@@ -46,33 +46,28 @@ class _Tour:
     """What the tour shows, and keeps for ``--json``."""
 
     console: Console
-    silent: bool
     results: dict[str, Any] = field(default_factory=dict)
 
     def title(self, number: int, text: str) -> None:
-        if not self.silent:
-            heading(self.console, f"{number}  {text}")
+        heading(self.console, f"{number}  {text}")
 
     def say(self, text: str, style: str = "") -> None:
-        if not self.silent:
-            say(self.console, text, style)
+        say(self.console, text, style)
 
     def typed(self, command: str) -> None:
-        if not self.silent:
-            say(self.console, f"$ discreet {command}", "bold cyan")
+        say(self.console, f"$ discreet {command}", "bold cyan")
 
     def code(self, text: str) -> None:
-        if not self.silent:
-            verbatim(self.console, text.rstrip("\n"))
+        verbatim(self.console, text.rstrip("\n"))
 
     def table(self, *parts: Any, **options: Any) -> None:
-        if not self.silent:
-            show_table(self.console, grid(*parts, **options))
+        show_table(self.console, grid(*parts, **options))
 
 
 def run(people: int, keep: Path | None, *, as_json: bool) -> Reply:
     """Walk the road: policy, price, answer, budget, refusal, meaning."""
-    tour = _Tour(stdout(), silent=as_json)
+    tour = _Tour(stdout())
+    tour.console.quiet = as_json
     with folder_for_demo(keep) as folder:
         with working("making up a clinic…"):
             policy, data = write_sample(folder, people)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from discreet.cli._options import Json
-from discreet.cli._outcome import Reply, deliver
+from discreet.cli._options import command
+from discreet.cli._outcome import Reply
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +24,7 @@ def _group() -> None:
     """Keep the group a group, though it has one command."""
 
 
-@engine_app.command()
+@command(engine_app, "engine check")
 def check(
     url: Annotated[
         str,
@@ -35,13 +35,8 @@ def check(
     *,
     rows: Annotated[int, typer.Option(min=1, help="Made-up rows.")] = 400,
     every: Annotated[int, typer.Option(min=1, help="Ask every n-th case only.")] = 1,
-    as_json: Json = False,
-) -> None:
+) -> Reply:
     """Put made-up rows into an engine, ask everything, and compare with the reference."""
-    deliver("engine check", lambda: _checked(url, rows, every), as_json=as_json)
-
-
-def _checked(url: str, rows: int, every: int) -> Reply:
     from discreet import testing  # noqa: PLC0415 - only for this command
     from discreet.cli._console import grid, say, show_table, working  # noqa: PLC0415 - as above
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-def run(source: str, confidence: str, chart: Path | None, *, simultaneous: bool) -> Reply:
+def run(record: str, confidence: str, chart: Path | None, *, simultaneous: bool) -> Reply:
     """Recompute an answer and its intervals."""
     read_confidence(confidence)
     _charts.check_chart(chart)
-    raw = _record(read_text(source, "the record"))
+    raw = _record(read_text(record, "the record"))
     try:
         answer = Answer.from_record(raw)
         data = as_data(answer, confidence, simultaneous=simultaneous, record=False)

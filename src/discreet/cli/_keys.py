@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from discreet.cli._options import Json, module
-from discreet.cli._outcome import deliver
+from discreet.cli._options import command
 
 key_app = typer.Typer(
     help="Keys of a service: add, list, copy, revoke.", rich_markup_mode=None, no_args_is_help=True
@@ -34,11 +33,7 @@ class Role(StrEnum):
     WITNESS = "witness"
 
 
-def _run(command: str, function: str, *, as_json: bool, **given: Any) -> None:
-    deliver(command, lambda: getattr(module("_serve"), function)(**given), as_json=as_json)
-
-
-@key_app.command()
+@command(key_app, "key add", "_serve.add_key")
 def add(
     name: Annotated[str, typer.Argument(help="Whose key it is: the name in the ledger.")],
     *,
@@ -48,38 +43,30 @@ def add(
         typer.Option(metavar="NAME", help="Only for this policy; left out: for all."),
     ] = None,
     home: HomeFolder = HOME,
-    as_json: Json = False,
 ) -> None:
     """Make a key; it is shown once and stored as a hash."""
-    _run("key add", "add_key", name=name, role=role.value, policies=tuple(policy or ()),
-         home=home, as_json=as_json)  # fmt: skip
 
 
-@key_app.command("list")
-def list_(*, home: HomeFolder = HOME, as_json: Json = False) -> None:
+@command(key_app, "key list", "_serve.list_keys")
+def list_keys(*, home: HomeFolder = HOME) -> None:
     """List names, roles and ids, never the keys themselves."""
-    _run("key list", "list_keys", home=home, as_json=as_json)
 
 
-@key_app.command()
+@command(key_app, "key copy", "_serve.copy_keys")
 def copy(
     source: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Another service's folder, or a copy of it.")
     ],
     *,
     home: HomeFolder = HOME,
-    as_json: Json = False,
 ) -> None:
     """Take over another service's keys, as hashes, and what it has revoked."""
-    _run("key copy", "copy_keys", source=source, home=home, as_json=as_json)
 
 
-@key_app.command()
+@command(key_app, "key revoke", "_serve.revoke_key")
 def revoke(
     key: Annotated[str, typer.Argument(metavar="ID|NAME", help="A key's id, or all of a name.")],
     *,
     home: HomeFolder = HOME,
-    as_json: Json = False,
 ) -> None:
     """Revoke a key; a running service refuses it from its next request on."""
-    _run("key revoke", "revoke_key", key=key, home=home, as_json=as_json)

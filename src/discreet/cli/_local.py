@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from discreet.cli._outcome import deliver
+from discreet.cli._options import Json, command
 
 local_app = typer.Typer(
     help="Let people randomise their own answers, and read the reports.",
@@ -16,7 +15,6 @@ local_app = typer.Typer(
     no_args_is_help=True,
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, errors too.")]
 Protocol = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="kary, mean, rappor, …; 'best' chooses. See docs/local.md."),
@@ -36,11 +34,26 @@ SpecFile = Annotated[
 ]
 
 
-def _work(name: str, *args: Any, **options: Any) -> Any:
-    return getattr(importlib.import_module("discreet.cli._local_work"), name)(*args, **options)
+def _given(
+    *,
+    protocol: Protocol = None,
+    epsilon: Epsilon = None,
+    values: Values = None,
+    domain: Domain = None,
+    low: Low = None,
+    high: High = None,
+    spec: SpecFile = None,
+) -> dict[str, Any]:
+    return {
+        "protocol": protocol, "epsilon": epsilon, "values": values, "domain": domain,
+        "low": low, "high": high, "spec": spec,
+    }  # fmt: skip
 
 
-@local_app.command("demo")
+Given = Annotated[dict[str, Any], _given]
+
+
+@command(local_app, "local demo", "_local_work.demo")
 def demo(
     people: Annotated[
         int, typer.Option(min=1000, max=2_000_000, help="How many people are made up.")
@@ -48,13 +61,11 @@ def demo(
     epsilon: Annotated[
         str, typer.Option("--epsilon", "-e", metavar="NUMBER", help="ε of one donated emoji.")
     ] = "1",
-    as_json: Json = False,
 ) -> None:
     """See favourite emoji and a sensitive question, collected without trust."""
-    deliver("local demo", lambda: _work("demo", people, epsilon), as_json=as_json)
 
 
-@local_app.command("randomize")
+@command(local_app, "local randomize", "_local_work.randomize")
 def randomize(
     source: Annotated[
         str, typer.Argument(metavar="FILE", help="CSV, JSONL or Parquet; - is stdin.")
@@ -64,13 +75,7 @@ def randomize(
         str | None,
         typer.Option(metavar="NAME", help="Column with the values, if there are several."),
     ] = None,
-    protocol: Protocol = None,
-    epsilon: Epsilon = None,
-    values: Values = None,
-    domain: Domain = None,
-    low: Low = None,
-    high: High = None,
-    spec: SpecFile = None,
+    given: Given,
     save_spec: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Save the specification, for aggregate.")
     ] = None,
@@ -83,31 +88,16 @@ def randomize(
     as_json: Json = False,
 ) -> None:
     """Randomise one value per row: one report per row, nothing else."""
-    given = {
-        "protocol": protocol, "epsilon": epsilon, "values": values, "domain": domain,
-        "low": low, "high": high, "spec": spec,
-    }  # fmt: skip
-    deliver(
-        "local randomize",
-        lambda: _work("randomize", source, column, given, save_spec, output, as_json=as_json),
-        as_json=as_json,
-    )
 
 
-@local_app.command("aggregate")
+@command(local_app, "local aggregate", "_local_work.aggregate")
 def aggregate(
     sources: Annotated[
         list[str],
         typer.Argument(metavar="FILE…", help="Reports: .jsonl, .parquet, .csv, .bin; - is stdin."),
     ],
     *,
-    protocol: Protocol = None,
-    epsilon: Epsilon = None,
-    values: Values = None,
-    domain: Domain = None,
-    low: Low = None,
-    high: High = None,
-    spec: SpecFile = None,
+    given: Given,
     candidates: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Values to look for, one per line.")
     ] = None,
@@ -129,15 +119,5 @@ def aggregate(
     chart: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw it: .svg, .png, .html, .json.")
     ] = None,
-    as_json: Json = False,
 ) -> None:
     """Read reports in constant memory; estimates with intervals."""
-    given = {
-        "protocol": protocol, "epsilon": epsilon, "values": values, "domain": domain,
-        "low": low, "high": high, "spec": spec,
-    }  # fmt: skip
-    wanted = {
-        "candidates": candidates, "unit": unit, "reports_per_unit": reports_per_unit,
-        "confidence": confidence, "simultaneous": simultaneous, "state": state, "chart": chart,
-    }  # fmt: skip
-    deliver("local aggregate", lambda: _work("aggregate", sources, given, wanted), as_json=as_json)

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -129,18 +129,13 @@ def _rows(source: str) -> Iterator[Any]:
         first = next(lines, None)
         if first is None:
             return
-        rest = _chained(first, lines)
+        rest = chain([first], lines)
         if first.lstrip().startswith(("{", "[", '"')) and not source.endswith(".csv"):
             for line in rest:
                 if line.strip():
                     yield _json(line)
         else:
             yield from csv.DictReader(rest)
-
-
-def _chained(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
 
 
 def _json(line: str) -> Any:
@@ -301,7 +296,7 @@ def randomize(
 # -- reports in ------------------------------------------------------------------------
 
 
-def aggregate(sources: list[str], given: Mapping[str, Any], wanted: Mapping[str, Any]) -> Reply:
+def aggregate(sources: list[str], given: Mapping[str, Any], **wanted: Any) -> Reply:
     """Read reports and estimate."""
     check_chart(wanted["chart"])
     check_writable(wanted["state"], "the totals")

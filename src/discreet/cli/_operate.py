@@ -118,10 +118,10 @@ def external(
     where: Where,
     *,
     what: str,
-    price: dict[str, str | None],
     table: str | None,
     analyst: str | None,
     key: str | None,
+    **price: str | None,
 ) -> Reply:
     """Debit a loss from elsewhere; no data are opened."""
     from discreet.curator import record_external  # noqa: PLC0415 - imported when used

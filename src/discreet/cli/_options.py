@@ -1,11 +1,14 @@
-"""Options that several commands share, and how a command runs on a ledger."""
+"""Options that several commands share, and how a declaration becomes a command."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import shlex
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Annotated, Any
 
 import typer
@@ -65,19 +68,23 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Decide without being ask
 TableName = Annotated[
     str | None, typer.Argument(metavar="TABLE", help="Table; left out: everything.")
 ]
-
-
-def _check_sure(question: str, *, asked: bool) -> None:
-    """Ask before a decision that cannot be taken back; without a terminal --yes is the answer."""
-    if asked:
-        typer.confirm(question, abort=True)
-        return
-    statement, _, _ = question.rpartition(". ")
-    typed = shlex.join(["discreet", *sys.argv[1:]])
-    error: Exception = module("_outcome").UsageError(
-        f"{statement}: without a terminal, say so with --yes", hint=f"{typed} --yes"
-    )
-    raise error
+Source = Annotated[
+    str | None,
+    typer.Option(
+        envvar="DISCREET_SOURCE",
+        metavar="PATH|URL",
+        help="Where the data are, if not where the policy says they are.",
+    ),
+]
+Within = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN=MARGIN", help="Instead of ε: a margin to be met, at the least price."
+    ),
+]
+Confidence = Annotated[
+    str, typer.Option("--confidence", "-c", metavar="NUMBER", help="Level of every interval.")
+]
 
 
 def module(name: str) -> Any:
@@ -85,31 +92,117 @@ def module(name: str) -> Any:
     return importlib.import_module(f"discreet.cli.{name}")
 
 
-def on_ledger(
-    command: str,
-    function: str,
-    ctx: typer.Context,
-    policy: Path | None,
-    ledger: str | None,
+# -- options that make one value ---------------------------------------------------------
+
+
+def _where(
     *,
-    as_json: bool,
-    within: str = "_budget",
-    unless: tuple[bool, str] = (True, ""),
-    **given: Any,
-) -> None:
-    """Run one command on the ledger that was named before or after the command.
+    policy: PolicyFile = None,
+    source: Source = None,
+    ledger: LedgerPlace = None,
+    analyst: Analyst = None,
+) -> Any:
+    return module("_session").Where(policy, source, ledger, analyst)
 
-    `unless` it was said before, the question is asked whether the user is sure.
-    """
+
+def on_ledger(ctx: typer.Context, *, policy: PolicyFile = None, ledger: LedgerPlace = None) -> Any:
+    """Say where the ledger is, which may be named before the command or after it."""
     above = ctx.obj or (None, None)
-    asked = sys.stdin.isatty() and not as_json
-    if asked and not unless[0]:
-        _check_sure(unless[1], asked=True)
+    return module("_session").Where(policy or above[0], None, ledger or above[1], None)
 
-    def work() -> Any:
-        if not asked and not unless[0]:
-            _check_sure(unless[1], asked=False)
-        where = module("_session").Where(policy or above[0], None, ledger or above[1], None)
-        return getattr(module(within), function)(where, **given)
 
-    deliver(command, work, as_json=as_json)
+def _offer(
+    *,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    within: Within = None,
+    confidence: Confidence = "0.95",
+    limits: Limits = None,
+) -> Any:
+    return module("_session").offer(epsilon, delta, rho, within, confidence, limits=limits)
+
+
+Place = Annotated[Any, _where]
+OnLedger = Annotated[Any, on_ledger]
+Offer = Annotated[Any, _offer]
+
+
+# -- commands ----------------------------------------------------------------------------
+
+
+def command(
+    app: typer.Typer, title: str, does: str | None = None, *, sure: Callable[..., str] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Make a command of a declaration: its parameters are the options, its docstring the help.
+
+    The function that `does` it, "module.function", is given them by name when the command
+    runs; where none is named, the declaration has a body. Either returns a reply. A parameter
+    annotated with a function stands for the options that this function makes one value of.
+    ``--json`` belongs to every command, and is given to those that name it. What is `sure`
+    is a question to ask before, unless ``--yes`` answers it.
+    """
+
+    def registered(declared: Callable[..., Any]) -> Callable[..., None]:
+        own = inspect.signature(declared, eval_str=True).parameters
+        made = {name: maker for name, p in own.items() if (maker := _maker(p)) is not None}
+        options = _options(own, made)
+
+        def run(**given: Any) -> None:
+            as_json = given["as_json"] if "as_json" in own else given.pop("as_json")
+            question = "" if sure is None or given.pop("yes") else sure(**given)
+            terminal = sys.stdin.isatty() and not as_json
+            if question and terminal:
+                typer.confirm(question, abort=True)
+
+            def work() -> Any:
+                if question and not terminal:
+                    raise _unsure(question)
+                for name, maker in made.items():
+                    parts = inspect.signature(maker).parameters
+                    given[name] = maker(**{part: given.pop(part) for part in parts})
+                return (_function(does) if does else declared)(**given)
+
+            deliver(title, work, as_json=as_json)
+
+        run.__doc__ = declared.__doc__
+        run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        return app.command(title.rpartition(" ")[2])(run)
+
+    return registered
+
+
+def _maker(parameter: inspect.Parameter) -> FunctionType | None:
+    notes = getattr(parameter.annotation, "__metadata__", ())
+    return next((note for note in notes if isinstance(note, FunctionType)), None)
+
+
+def _options(
+    own: Mapping[str, inspect.Parameter], made: Mapping[str, FunctionType]
+) -> list[inspect.Parameter]:
+    """List what is typed, in order; ``--json`` last."""
+    found: dict[str, inspect.Parameter] = {}
+    for name, parameter in own.items():
+        parts = inspect.signature(made[name], eval_str=True).parameters if name in made else None
+        found |= parts or {name: parameter}
+    last = inspect.Parameter(
+        "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json
+    )
+    listed = {**found, "as_json": last}.values()
+    return [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in listed]
+
+
+def _function(name: str) -> Callable[..., Any]:
+    place, _, function = name.partition(".")
+    found: Callable[..., Any] = getattr(module(place), function)
+    return found
+
+
+def _unsure(question: str) -> Exception:
+    """Without a terminal --yes is the answer."""
+    statement, _, _ = question.rpartition(". ")
+    typed = shlex.join(["discreet", *sys.argv[1:]])
+    error: Exception = module("_outcome").UsageError(
+        f"{statement}: without a terminal, say so with --yes", hint=f"{typed} --yes"
+    )
+    return error

@@ -49,7 +49,7 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
         say(console, f"{where.path}: {opened.budget!r}")
         say(console, r"End a question with ; — \help says more, Ctrl-D leaves.", "dim")
         session = _Session(console, opened, dict(offer))
-        for text in _statements(_typed):
+        for text in _statements(input):
             if text in (r"\quit", r"\q"):
                 break
             try:
@@ -119,10 +119,6 @@ class _Session:
             answer = self.curator.sql(text, **self.offer)
         _answers.show(self.console, answer, str(self.offer["confidence"]))
         return 1
-
-
-def _typed(prompt: str) -> str:
-    return input(prompt)
 
 
 def _yes(question: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet._dataclass import dataclass, fields
 from discreet._exact import decimal
+from discreet._text import quoted
 from discreet.cli._console import verbatim
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._session import Where, curator
@@ -23,8 +24,6 @@ from discreet.errors import DiscreetError
 from discreet.policy import Column, Date, Integer, Real, Table, Text, toml
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from discreet.curator import Curator
 
 _ENDS: Final = ("0.005", "0.995")
@@ -120,7 +119,7 @@ def run(path: str, *, spend: str, delta: str | None, columns: Sequence[str] = ()
         )
     text = "\n".join([f"# bought for ε {float(paid):.4g}; {left}", *lines])
     data = {"proposal": text, "spent": f"{float(paid):.4g}", "swamped": swamped}
-    return Reply(data, lambda console: _print(console, text))
+    return Reply(data, lambda console: verbatim(console, text))
 
 
 def _chosen(purchases: list[_Purchase], columns: Sequence[str]) -> list[_Purchase]:
@@ -173,30 +172,22 @@ def _length(low: Any, high: Any) -> float:
     return float(high) - float(low)
 
 
-def _print(console: Console, text: str) -> None:
-    verbatim(console, text)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _purchases(opened: Curator, *, text: bool) -> Iterator[_Purchase]:
     for table in opened.policy.tables.values():
         if table.public:
             continue
-        source = _quoted(table.name)
+        source = quoted(table.name)
         # one row of each unit says where values lie, with the least noise
         limited = table.unit is not None or table.owner is not None
         one_each = "WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=1) " * limited
         if table.unit is not None:
-            inner = f"SELECT {_quoted(table.unit)}, COUNT(*) AS n FROM {source} GROUP BY 1"  # noqa: S608 - names are quoted
+            inner = f"SELECT {quoted(table.unit)}, COUNT(*) AS n FROM {source} GROUP BY 1"  # noqa: S608 - names are quoted
             asked = (
                 f"SELECT QUANTILE(LEAST(n, {_MOST_ROWS}), 0.95, {_SHARED}) AS n FROM ({inner}) AS t"  # noqa: S608 - likewise
             )
             yield _Purchase(table, None, asked)
         for name, column in table.columns.items():
-            x = _quoted(name)
+            x = quoted(name)
             if name == table.unit:
                 continue
             if isinstance(column, Integer | Real | Date):

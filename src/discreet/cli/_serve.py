@@ -33,9 +33,9 @@ _CAST = {"owner": "owner", "ana": "analyst", "ben": "analyst", "auditor": "audit
 _SIZE = "\n[service]\nrows = 16000                   # visits at most, as everybody may know\n"
 
 
-def add_key(name: str, role: str, policies: tuple[str, ...], home: Path) -> Reply:
+def add_key(name: str, role: str, policy: Sequence[str] | None, home: Path) -> Reply:
     """Make a key and show it."""
-    key = Keys(Home(home)).add(name, role, policies)
+    key = Keys(Home(home)).add(name, role, tuple(policy or ()))
 
     def show(console: Console) -> None:
         say(console, key)
@@ -118,14 +118,23 @@ def _there(home: Path) -> Home:
 
 
 def run(
-    policies: Sequence[Path], *, demo: bool, home: Path, as_json: bool, people: int, **options: Any
+    policies: Sequence[Path] | None,
+    *,
+    demo: bool,
+    home: Path,
+    as_json: bool,
+    people: int,
+    tick: float,
+    **options: Any,
 ) -> Reply:
     """Serve until a signal comes."""
     service = _installed()
-    settings = service.Options(**{k: v for k, v in options.items() if v is not None})
+    settings = service.Options(
+        undeclared=tick, **{k: v for k, v in options.items() if v is not None}
+    )
     nothing = Reply({"stopped": True}, lambda _: None)
     if not demo:
-        files = list(policies) or [policy_file(None)]
+        files = list(policies or ()) or [policy_file(None)]
         service.serve(files, Home(home), settings, lambda url: _started(url, {}, as_json=as_json),
                       draft)  # fmt: skip
         return nothing if not as_json else Reply(None, lambda _: None)

@@ -51,10 +51,11 @@ def describe_balance(balances: tuple[Balance, Balance], cost: Cost | None = None
     `balances` are those of the whole and of the share that pays. What is left is the largest
     price of one more question: asked for exactly that, it is answered.
     """
-    _, share = balances
+    whole, share = balances
+    each = (whole,) if share == whole else balances
     symbol = "" if share.currency == "epsilon" else f"{_SYMBOLS[share.currency]} "
-    fitting = min(balance.remaining for balance in balances)
+    fitting = min(balance.remaining for balance in each)
     left = f"{symbol}{short_down(fitting)} of {short(share.total, 12)} left"
-    counts = [] if cost is None else [balance.more(cost) for balance in balances]
+    counts = [] if cost is None else [balance.more(cost) for balance in each]
     more = min((n for n in counts if n is not None), default=None)
     return left if more is None else f"{left} ({f'≈ {more}' if more else 'no'} more like this)"

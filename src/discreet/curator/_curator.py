@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from discreet import engines, noise
 from discreet import policy as pol
 from discreet import sql as front
+from discreet._dataclass import replace
 from discreet._exact import Number, show
 from discreet._recent import Recent
 from discreet._text import plain_str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from discreet import _exact
+from discreet._dataclass import replace
 from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError
 from discreet.plan import KeyValue, LinearImage, OutputColumn, Query, StatisticValue

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from discreet import engines
 from discreet import policy as pol
 from discreet._address import address
+from discreet._dataclass import replace
 from discreet._log import note
 from discreet.curator._curator import Curator
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError

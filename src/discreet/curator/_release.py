@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Final
 
 from discreet import noise
+from discreet._dataclass import replace
 from discreet._recent import Recent
 from discreet.answer import Record
 from discreet.curator import _stored

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
+from discreet._dataclass import replace
 from discreet._exact import floor_decimal, show, turning
 from discreet._print import short_down
 from discreet.errors import BudgetExceededError, Hint, ParameterError

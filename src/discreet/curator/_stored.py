@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from discreet._canonical import canonical
+from discreet._dataclass import replace
 from discreet._text import visible
 from discreet.answer import Record, read
 from discreet.curator._road import Job, Road

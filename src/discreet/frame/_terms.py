@@ -18,6 +18,14 @@ Given: TypeAlias = "Term | str | int | float | bool | object"
 """What may stand for a term: text is SQL where an expression is expected."""
 
 
+def _operator(op: str) -> Callable[[Term, object], Term]:
+    return lambda self, other: Term(op, (self, value(other)))
+
+
+def _turned(op: str) -> Callable[[Term, object], Term]:
+    return lambda self, other: Term(op, (value(other), self))
+
+
 @dataclass(frozen=True, eq=False)
 class Term:
     """A piece of a question; combines with ``+ - * / < <= == != >= > & | ~``."""
@@ -28,61 +36,18 @@ class Term:
     def __repr__(self) -> str:
         return f"{self.op}({', '.join(map(repr, self.args))})"
 
-    def _with(self, op: str, other: object) -> Term:
-        return Term(op, (self, value(other)))
-
-    def __add__(self, other: object) -> Term:
-        return self._with("+", other)
-
-    def __radd__(self, other: object) -> Term:
-        return value(other)._with("+", self)
-
-    def __sub__(self, other: object) -> Term:
-        return self._with("-", other)
-
-    def __rsub__(self, other: object) -> Term:
-        return value(other)._with("-", self)
-
-    def __mul__(self, other: object) -> Term:
-        return self._with("*", other)
-
-    def __rmul__(self, other: object) -> Term:
-        return value(other)._with("*", self)
-
-    def __truediv__(self, other: object) -> Term:
-        return self._with("/", other)
-
-    def __rtruediv__(self, other: object) -> Term:
-        return value(other)._with("/", self)
+    __add__, __radd__ = _operator("+"), _turned("+")
+    __sub__, __rsub__ = _operator("-"), _turned("-")
+    __mul__, __rmul__ = _operator("*"), _turned("*")
+    __truediv__, __rtruediv__ = _operator("/"), _turned("/")
+    __lt__, __le__ = _operator("<"), _operator("<=")
+    __gt__, __ge__ = _operator(">"), _operator(">=")
+    __eq__, __ne__ = _operator("="), _operator("<>")  # type: ignore[assignment]  # as in pandas
+    __and__, __or__ = _operator("and"), _operator("or")
+    __hash__ = object.__hash__
 
     def __neg__(self) -> Term:
         return Term("neg", (self,))
-
-    def __lt__(self, other: object) -> Term:
-        return self._with("<", other)
-
-    def __le__(self, other: object) -> Term:
-        return self._with("<=", other)
-
-    def __gt__(self, other: object) -> Term:
-        return self._with(">", other)
-
-    def __ge__(self, other: object) -> Term:
-        return self._with(">=", other)
-
-    def __eq__(self, other: object) -> Term:  # type: ignore[override]  # a condition, as in pandas
-        return self._with("=", other)
-
-    def __ne__(self, other: object) -> Term:  # type: ignore[override]  # likewise
-        return self._with("<>", other)
-
-    __hash__ = object.__hash__
-
-    def __and__(self, other: object) -> Term:
-        return self._with("and", other)
-
-    def __or__(self, other: object) -> Term:
-        return self._with("or", other)
 
     def __invert__(self) -> Term:
         return Term("not", (self,))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from discreet import _exact
+from discreet import _exact, _vega
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer
@@ -64,24 +64,16 @@ class Band:
             {"bin": str(b), "value": float(v), "low": float(lo), "high": float(hi)}
             for b, v, lo, hi in zip(self.bins, self.value, self.low, self.high, strict=True)
         ]
-        x = {"field": "bin", "type": "ordinal", "sort": None, "title": None}
-        y = {"field": "low", "type": "quantitative", "title": self.title}
-        return {
-            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-            "data": {"values": values},
-            "title": f"{self.title}: all bins at once at {100 * self.confidence:.4g} %",
-            "encoding": {"x": x},
-            "layer": [
-                {
-                    "mark": {"type": "area", "interpolate": "step", "opacity": 0.3},
-                    "encoding": {"y": y, "y2": {"field": "high"}},
-                },
-                {
-                    "mark": {"type": "line", "interpolate": "step"},
-                    "encoding": {"y": {"field": "value", "type": "quantitative"}},
-                },
+        ends = _vega.between("y", _vega.number("low", title=self.title))
+        return _vega.chart(
+            f"{self.title}: all bins at once at {100 * self.confidence:.4g} %",
+            values,
+            encoding={"x": {"field": "bin", "type": "ordinal", "sort": None, "title": None}},
+            layer=[
+                _vega.layer("area", ends, interpolate="step", opacity=0.3),
+                _vega.layer("line", {"y": _vega.number("value")}, interpolate="step"),
             ],
-        }
+        )
 
     def __repr__(self) -> str:
         lines = [f"{self.title}, all {len(self)} bins at once at {100 * self.confidence:.4g} %"]

@@ -23,8 +23,8 @@ import numpy as np
 from discreet import _exact, noise
 from discreet._exact import Number
 from discreet.answer import Answer, Record, Rows, evaluate
-from discreet.errors import ParameterError, TaintedNoiseError
-from discreet.inference._inputs import Noisy, of_formula
+from discreet.errors import ParameterError
+from discreet.inference._inputs import Noisy, check_untainted, of_formula
 from discreet.inference._laws import Floats
 from discreet.plan import Box, statistics_of, windows_of
 
@@ -65,8 +65,7 @@ def distortion(answer: Answer, column: str, confidence: Number = 0.95) -> list[d
     >>> round(row["bias"][1], 3)  # of an empty table
     0.425
     """
-    if answer.tainted:
-        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+    check_untainted(answer)
     level, record = _exact.confidence(confidence), answer.full_record
     out = next((o.expr for o in record.outputs if o.name == column), None)
     used = set() if out is None else statistics_of(out)

@@ -23,7 +23,15 @@ from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
 from discreet.inference._laws import AnyLaw, Gaussian, Laplace, Noise, Rng, generator, named
-from discreet.plan import Formula, Mean, Spread, StatisticValue, Total, WeightedSum
+from discreet.plan import (
+    Formula,
+    Mean,
+    PublicVariance,
+    Spread,
+    StatisticValue,
+    Total,
+    WeightedSum,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -289,6 +297,12 @@ def check_count(item: Noisy, n: int) -> None:
         )
 
 
+def check_untainted(answer: Answer) -> None:
+    """Refuse an answer of a test."""
+    if answer.tainted:
+        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+
+
 def _tainted() -> TaintedNoiseError:
     return TaintedNoiseError(
         "this number carries noise of the deterministic test source; no conclusion from it holds"
@@ -421,6 +435,8 @@ def find_cell(record: Record, row: Mapping[str, object] | None) -> int | None:
 def _public_counts(record: Record) -> tuple[int, ...] | None:
     """Row counts that the record states without noise."""
     for formula in record.formulas:
-        if isinstance(formula, Mean | Spread) and record.numbers(formula.count).law is None:
-            return record.numbers(formula.count).values
+        if isinstance(formula, Mean | Spread | PublicVariance):
+            count = record.numbers(formula.count)
+            if count.law is None:
+                return count.values
     return None

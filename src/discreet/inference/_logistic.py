@@ -45,7 +45,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 from scipy import special
@@ -53,26 +53,24 @@ from scipy import special
 from discreet import _exact
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
-from discreet._print import number
+from discreet._text import quoted
 from discreet.answer import Answer
-from discreet.errors import ParameterError, TaintedNoiseError
-from discreet.inference._inputs import noisy, rows_of
+from discreet.errors import ParameterError
+from discreet.inference._inputs import check_untainted, noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._regression import (
     Ask,
+    Fitted,
     Term,
     design_column,
     least_error,
-    paid,
     quantile,
-    quoted,
     read_formula,
-    table,
     table_of,
     terms_of,
     where_known,
 )
-from discreet.inference._results import Coefficients, Intervals, preformatted
+from discreet.inference._results import Coefficients, Intervals
 from discreet.plan import INTERVALS, OutputColumn, Query, Splines, SplinesOf, StatisticValue
 
 if TYPE_CHECKING:
@@ -126,23 +124,16 @@ class _Root:
     """How far the score may be off because no spline is the logistic function."""
 
 
-@dataclass(frozen=True)
-class Logistic:
+@dataclass(frozen=True, repr=False)
+class Logistic(Fitted):
     """Log-odds with errors, intervals and tests, in the manner of statsmodels.
 
-    Attributes
-    ----------
-    terms
-        Columns of the design, the intercept first.
-    response
-        What is explained: the value whose odds are modelled.
-    answer
-        What was released, with its cost and record.
+    The response is the value whose odds are modelled.
     """
 
-    terms: tuple[Term, ...]
-    response: Term
-    answer: Answer
+    what: ClassVar[str] = "log-odds"
+    covers: ClassVar[str] = "log-odds"
+
     cells: Cells
     counts: Floats
     """Noisy shares of rows: without and with the response, group by group, cell by cell."""
@@ -267,25 +258,7 @@ class Logistic:
 
     def predict(self, data: Mapping[str, Any]) -> Floats:
         """Probabilities for a mapping (or frame) of columns."""
-        params = self.params
-        total: Any = 0.0
-        for term in self.terms:
-            total = total + params[term.name] * design_column(term, data)
-        return np.asarray(special.expit(total), dtype=np.float64)
-
-    def summary(self) -> str:
-        """Return a table in plain text."""
-        foot = (
-            f"about {number(round(self.nobs))} rows; {paid(self.answer)}\n"
-            "intervals cover the population's log-odds (95 %)"
-        )
-        return table(f"log-odds of {self.response.name}, noise accounted for", self, foot)
-
-    def __repr__(self) -> str:
-        return self.summary()
-
-    def _repr_html_(self) -> str:
-        return preformatted(self)
+        return np.asarray(special.expit(self._line(data)), dtype=np.float64)
 
 
 def logistic(
@@ -390,8 +363,7 @@ def fitted(
 def _shares(answer: Answer) -> tuple[Floats, Any, float, Splines | None]:
     """Noisy shares of rows in every group, the law of their noise and its unit."""
     record = answer.full_record
-    if answer.tainted:
-        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+    check_untainted(answer)
     (formula,) = record.formulas
     if isinstance(formula, Splines):
         law = record.parts[formula.tensor].noise

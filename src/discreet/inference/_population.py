@@ -21,7 +21,8 @@ AVG, share   x − θ                    what Σ(x−θ)² was drawn from (below
 A/B          a − θb                   n(hi−θ)(θ−lo) if B counts rows; A + θ²B for counts;
                                       else −n·min ψ·max ψ, where rows are counted too
 VAR, STD     (x−m)² − θ               nθ(R² − θ), R = max(hi−m, m−lo), for each m of an
-                                      interval of the mean (Berger–Boos)
+                                      interval of the mean (Berger–Boos); squares about the
+                                      sample's own mean are up to z²θ less (n public)
 QUANTILE     [x < θ] − q              nq(1−q): the ranks are moved by the sampling error
 ===========  =======================  ==================================================
 
@@ -49,6 +50,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -58,8 +60,8 @@ from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer, Record, Rows, bounds
-from discreet.errors import Hint, ParameterError, TaintedNoiseError
-from discreet.inference._inputs import rows_of
+from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import check_untainted, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
 from discreet.plan import (
@@ -67,6 +69,7 @@ from discreet.plan import (
     Box,
     Combination,
     Powers,
+    PublicVariance,
     Quantile,
     StatisticValue,
     statistics_of,
@@ -126,8 +129,7 @@ def population_interval(
     >>> row["a"][0] < 39.5 < row["a"][1]
     True
     """
-    if answer.tainted:
-        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+    check_untainted(answer)
     level = _exact.confidence(confidence)
     sample = Sample(answer.full_record)
     if sample.record.levels:
@@ -155,6 +157,40 @@ def population_interval(
         {name: None if name in none else value for name, value in row.items()}
         for row in answer.rows_of(ends)
     ]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums of powers of one column in one cell, as combinations of what was released."""
+
+    values: Floats
+    laws: list[Any]
+    sums: list[Floats]
+    """Weights of the number of rows, of Σx and, where it was released, of Σx²."""
+    lo: float
+    hi: float
+    rows: int
+    """Most rows of one unit."""
+    itself: Floats | None = None
+    """Weights of squares about the sample's mean, where these were released."""
+
+    @property
+    def nuisances(self) -> int:
+        """How many a variance has: the mean and, about the sample's own, how far that is off."""
+        return 1 if self.itself is None else 2
+
+    def squares(self, error: float) -> list[tuple[Callable[[float], Floats], Floats]]:
+        """Squares about a mean of the population, and the number of rows to compare them with.
+
+        About the sample's mean x̄ they are n(x̄ − m)² less: up to z²θ, as if z² rows were missing.
+        """
+        n, itself = self.sums[0], self.itself
+        if itself is not None:
+            own = itself
+            less = float(special.ndtri(1 - error / 2)) ** 2 / float(n @ self.values)
+            return [(lambda _: own, n * times) for times in (1.0, max(1 - less, 0.0))]
+        _, first, second = self.sums
+        return [(lambda m: np.asarray(second - 2 * m * first + m * m * n), n)]
 
 
 @dataclass(frozen=True)
@@ -186,11 +222,16 @@ class Sample:
         formula = self.record.formulas[index]
         powers = formula.powers
         root = getattr(formula, "root", None)
+        if isinstance(formula, PublicVariance):
+            known = self._public(formula)
+            return self._by_cell(lambda _: self._variance(known, error, root=formula.root))
         if root is not None and powers is not None:
-            return self._by_cell(lambda i: self._variance(powers, i, error, root=root))
+            return self._by_cell(
+                lambda i: self._variance(self._moments(powers, i), error, root=root)
+            )
         if powers is not None:
-            known = self._squares(powers)
-            return self._by_cell(lambda i: self._mean(known, i, error)[0])
+            sums = self._squares(powers)
+            return self._by_cell(lambda i: self._mean(self._moments(sums, i), error)[0])
         if isinstance(formula, Quantile):
             return self._quantile(formula, error)
         if formula.combination is not None:
@@ -227,6 +268,39 @@ class Sample:
                 return found
         return powers
 
+    def _moments(self, powers: Powers, cell: int) -> Moments:
+        parts = sorted({p for combination in powers.sums for p in combination})
+        return Moments(
+            self._values(parts, cell),
+            self._laws(parts),
+            [_weights(c, parts) for c in powers.sums],
+            float(powers.lo),
+            float(powers.hi),
+            self.rows(parts),
+        )
+
+    def _public(self, formula: PublicVariance) -> Moments:
+        """Of squares whose number is public: about a centre, or about their mean."""
+        release, n = formula.known(self.record.parts)
+        low, step, lo = float(formula.low), float(formula.step), float(formula.low)
+        hi, rows = lo + step * formula.top, self.rows(formula.parts)
+        size = np.array([1.0, 0.0, 0.0])
+        # what was rounded down may have been up to one more
+        if len(release.factors) == 1:
+            values = np.array([n, release.rough + 0.5, release.values[0] + 0.5])
+            total = np.array([low, step / float(release.times), 0.0])
+            itself = np.array([0.0, 0.0, step**2 / float(release.factors[0])])
+            laws = [None, release.first, release.law]
+            return Moments(values, laws, [size, total], lo, hi, rows, itself)
+        a, b = map(float, release.factors)
+        centre = low + step * float(release.centre)
+        values = np.array([n, *(x + 0.5 for x in release.values)])
+        total = np.array([centre, step / a, 0.0])
+        squares = np.array([centre**2, 2 * centre * step / a, step**2 / b])
+        return Moments(
+            values, [None, release.law, release.law], [size, total, squares], lo, hi, rows
+        )
+
     def _by_cell(self, ends: Callable[[int], tuple[float, float]]) -> Box:
         found = np.array([ends(i) for i in range(self.record.cells)]).reshape(-1, 2)
         return Box(found[:, 0], found[:, 1])
@@ -234,13 +308,11 @@ class Sample:
     # -- statistics -------------------------------------------------------------------------
 
     def _mean(
-        self, powers: Powers, cell: int, error: float
+        self, known: Moments, error: float
     ) -> tuple[tuple[float, float], tuple[float, float]]:
         """Ends for the mean, and bounds of the number of rows."""
-        parts = sorted({p for combination in powers.sums for p in combination})
-        values, laws = self._values(parts, cell), self._laws(parts)
-        rows = [_weights(c, parts) for c in powers.sums]
-        lo, hi, k = float(powers.lo), float(powers.hi), self.rows(parts)
+        values, laws, rows = known.values, known.laws, known.sums
+        lo, hi, k = known.lo, known.hi, known.rows
         spare = SHARE * error
         n, off = float(rows[0] @ values), float(tails.worst_margin(laws, rows[0], spare / 2))
         least, most = n - off, n + off
@@ -265,39 +337,36 @@ class Sample:
         middle = float(np.clip(rows[1] @ values / max(n, 1.0), lo, hi))
         if not enough(bound):
             return (lo, hi), (least, most)
-        known = spread if len(rows) > 2 and enough(measured) else bound
+        within = spread if len(rows) > 2 and enough(measured) else bound
         step = STEP * k * (hi - lo)
-        kept = score(weights, known, values, laws, error - spare, step=step)
+        kept = score(weights, within, values, laws, error - spare, step=step)
         return hull(kept, middle, lo, hi, _PLACES), (least, most)
 
     def _enough(self, rows: float, k: int, widest: float, variance: float) -> bool:
         """Whether there are units enough, and none of them decides alone."""
         return rows / k >= FEWEST and (k * widest) ** 2 <= variance / 4
 
-    def _variance(
-        self, powers: Powers, cell: int, error: float, *, root: bool
-    ) -> tuple[float, float]:
-        parts = sorted({p for combination in powers.sums for p in combination})
-        values, laws = self._values(parts, cell), self._laws(parts)
-        rows = [_weights(c, parts) for c in powers.sums]
-        lo, hi, k = float(powers.lo), float(powers.hi), self.rows(parts)
-        (bottom, top), (least, most) = self._mean(powers, cell, SHARE * error)
+    def _variance(self, known: Moments, error: float, *, root: bool) -> tuple[float, float]:
+        (bottom, top), (least, most) = self._mean(known, SHARE * error / known.nuisances)
+        values, lo, hi, k = known.values, known.lo, known.hi, known.rows
         ends = []
-        for m in np.linspace(bottom, top, _MEANS):
+        for m, (square, size) in product(
+            np.linspace(bottom, top, _MEANS), known.squares(SHARE * error / 2)
+        ):
             widest, ceiling = max(hi - m, m - lo), (hi - m) * (m - lo)
-            square = rows[2] - 2 * m * rows[1] + m * m * rows[0]
+            about = square(m)
 
-            def weights(theta: Floats, square: Floats = square) -> Floats:
-                return np.asarray(square - theta[:, None] * rows[0])
+            def weights(theta: Floats, about: Floats = about, size: Floats = size) -> Floats:
+                return np.asarray(about - theta[:, None] * size)
 
             def spread(theta: Floats, widest: float = widest) -> Floats:
                 return k * most * np.maximum(theta * (widest**2 - theta), 0.0)
 
-            guess = float(np.clip(square @ values / max(least, 1.0), 0.0, ceiling))
+            guess = float(np.clip(about @ values / max(least, 1.0), 0.0, ceiling))
             if not self._enough(least, k, widest**2, float(spread(np.array([guess]))[0])):
                 ends.append((0.0, (hi - lo) ** 2 / 4))
                 continue
-            kept = score(weights, spread, values, laws, (1 - SHARE) * error)
+            kept = score(weights, spread, values, known.laws, (1 - SHARE) * error)
             ends.append(hull(kept, guess, 0.0, ceiling, _PLACES))
         low, high = min(a for a, _ in ends), max(b for _, b in ends)
         return (math.sqrt(low), math.sqrt(high)) if root else (low, high)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from scipy import special
@@ -30,6 +30,7 @@ from discreet import _exact
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import (
+    Description,
     Noisy,
     check_count,
     read_n,
@@ -57,16 +58,11 @@ def proportion_test(
     n: int,
     p0: Number,
     *,
-    epsilon: Number | None = None,
-    noise: str | None = None,
     alternative: str = "two-sided",
-    law: Any = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    sigma: Number | None = None,
     method: Literal["exact", "montecarlo"] = "exact",
     draws: int = DRAWS,
     rng: Rng = None,
+    **description: Unpack[Description],
 ) -> TestResult:
     """Test whether a population proportion equals `p0`, from a noisy count.
 
@@ -95,7 +91,7 @@ def proportion_test(
     >>> round(test.statistic, 5), round(test.pvalue, 5)
     (1.99834, 0.09224)
     """
-    item = resolve(value, law=law, noise=noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
+    item = resolve(value, **description)
     sampled(item)
     size, side = read_n(n, item), read_alternative(alternative)
     null = _exact.confidence(p0, "p0")
@@ -178,14 +174,9 @@ def proportion_interval(
     value: Any,
     n: Any,
     *,
-    epsilon: Number | None = None,
-    noise: str | None = None,
     confidence: Number = 0.95,
-    law: Any = None,
-    delta: Number | None = None,
-    rho: Number | None = None,
-    sigma: Number | None = None,
     alternative: str = "two-sided",
+    **description: Unpack[Description],
 ) -> Interval:
     """Return an interval for a population proportion, from a noisy count.
 
@@ -207,7 +198,7 @@ def proportion_interval(
     >>> inf.proportion_interval(value=30, n=100, epsilon=".5", noise="geometric")
     [0.197207, 0.415664] (95 %)
     """
-    item = resolve(value, law=law, noise=noise, epsilon=epsilon, delta=delta, rho=rho, sigma=sigma)
+    item = resolve(value, **description)
     sampled(item)
     if item.size != 1:
         raise ParameterError("one proportion at a time: pick a row of the answer")

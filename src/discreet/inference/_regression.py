@@ -37,9 +37,10 @@ private linear regression", NeurIPS 2022, for tests from the same released momen
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
 from scipy import special
@@ -48,9 +49,10 @@ from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet._print import number
+from discreet._text import literal, quoted
 from discreet.answer import Answer
-from discreet.errors import Hint, ParameterError, QueryError, TaintedNoiseError
-from discreet.inference._inputs import noisy, rows_of
+from discreet.errors import Hint, ParameterError, QueryError
+from discreet.inference._inputs import check_untainted, noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
 from discreet.inference._results import Coefficients, Intervals, preformatted
@@ -245,8 +247,8 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Regression:
-    """Coefficients with errors, intervals and tests, in the manner of statsmodels.
+class Fitted(ABC):
+    """Coefficients of a formula's columns, with their errors.
 
     Attributes
     ----------
@@ -261,7 +263,73 @@ class Regression:
     terms: tuple[Term, ...]
     response: Term
     answer: Answer
+
+    what: ClassVar[str]
+    covers: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def params(self) -> Coefficients:
+        """Estimates by column; not a number where one is not determined at this price."""
+
+    @property
+    @abstractmethod
+    def bse(self) -> Coefficients:
+        """Standard errors, sampling and noise together."""
+
+    @property
+    @abstractmethod
+    def pvalues(self) -> Coefficients:
+        """Two-sided p-values of each coefficient being zero."""
+
+    @property
+    @abstractmethod
+    def nobs(self) -> float:
+        """Noisy number of rows."""
+
+    @abstractmethod
+    def conf_int(self, alpha: Number = 0.05) -> Intervals:
+        """Intervals of the population's coefficients."""
+
+    def _line(self, data: Mapping[str, Any]) -> Any:
+        """The linear combination of columns that the coefficients are."""
+        params = self.params
+        return sum(params[term.name] * design_column(term, data) for term in self.terms)
+
+    def summary(self) -> str:
+        """Return a table in plain text."""
+        params, bse, pvalues, ends = self.params, self.bse, self.pvalues, self.conf_int()
+        width = max([len(n) for n in params] + [9])
+        lines = [
+            f"{self.what} of {self.response.name}, noise accounted for",
+            f"{'':{width}}  {'coef':>12}  {'std err':>10}  {'p':>9}  95 % interval",
+        ]
+        for name, value in params.items():
+            low, high = ends[name]
+            shown = f"[{low:.5g}, {high:.5g}]"
+            if low == -math.inf and high == math.inf:
+                shown = "not determined at this ε"
+            lines.append(
+                f"{name:{width}}  {value:12.5g}  {bse[name]:10.3g}  {pvalues[name]:9.3g}  {shown}"
+            )
+        lines.append(f"about {number(round(self.nobs))} rows; {paid(self.answer)}")
+        return "\n".join([*lines, f"intervals cover the population's {self.covers} (95 %)"])
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+    def _repr_html_(self) -> str:
+        return preformatted(self)
+
+
+@dataclass(frozen=True, repr=False)
+class Regression(Fitted):
+    """Coefficients with errors, intervals and tests, in the manner of statsmodels."""
+
     released: Released
+
+    what: ClassVar[str] = "least squares"
+    covers: ClassVar[str] = "line through the clamped values"
 
     @cached_property
     def _scores(self) -> dict[str, Score]:
@@ -306,61 +374,7 @@ class Regression:
 
     def predict(self, data: Mapping[str, Any]) -> Floats:
         """Fitted values for a mapping (or frame) of columns."""
-        params = self.params
-        total: Any = 0.0
-        for term in self.terms:
-            total = total + params[term.name] * design_column(term, data)
-        return np.asarray(total, dtype=np.float64)
-
-    def summary(self) -> str:
-        """Return a table in plain text."""
-        title = f"least squares of {self.response.name}, noise accounted for"
-        foot = (
-            f"about {number(round(self.nobs))} rows; {paid(self.answer)}\n"
-            "intervals cover the population's line through the clamped values (95 %)"
-        )
-        return table(title, self, foot)
-
-    def __repr__(self) -> str:
-        return self.summary()
-
-    def _repr_html_(self) -> str:
-        return preformatted(self)
-
-
-class Fitted(Protocol):
-    """Coefficients with their errors."""
-
-    @property
-    def params(self) -> Mapping[str, float]:
-        """Estimates."""
-
-    @property
-    def bse(self) -> Mapping[str, float]:
-        """Standard errors."""
-
-    @property
-    def pvalues(self) -> Mapping[str, float]:
-        """P-values of zero."""
-
-    def conf_int(self, alpha: Number = 0.05) -> Mapping[str, tuple[float, float]]:
-        """Intervals."""
-
-
-def table(title: str, fitted: Fitted, foot: str) -> str:
-    """Print coefficients as a table."""
-    params, bse, pvalues, ends = fitted.params, fitted.bse, fitted.pvalues, fitted.conf_int()
-    width = max([len(n) for n in params] + [9])
-    lines = [title, f"{'':{width}}  {'coef':>12}  {'std err':>10}  {'p':>9}  95 % interval"]
-    for name, value in params.items():
-        low, high = ends[name]
-        shown = f"[{low:.5g}, {high:.5g}]"
-        if low == -math.inf and high == math.inf:
-            shown = "not determined at this ε"
-        lines.append(
-            f"{name:{width}}  {value:12.5g}  {bse[name]:10.3g}  {pvalues[name]:9.3g}  {shown}"
-        )
-    return "\n".join([*lines, foot])
+        return np.asarray(self._line(data), dtype=np.float64)
 
 
 def paid(answer: Answer) -> str:
@@ -415,11 +429,6 @@ def table_of(curator: Curator, name: str | None) -> Any:
     return curator.policy.table(name)
 
 
-def quoted(name: str) -> str:
-    """A column as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def terms_of(table: Any, name: str) -> list[Term]:
     """Columns of the design that a column of the table becomes."""
     column = table.columns.get(name)
@@ -437,17 +446,13 @@ def terms_of(table: Any, name: str) -> list[Term]:
     if column.type == "category":
         listed = [*column.values, *([] if column.other is None else [column.other])]
         return [
-            Term(f"{name}[{v}]", f"(CASE WHEN {sql} = {_literal(v)} THEN 1 ELSE 0 END)",
+            Term(f"{name}[{v}]", f"(CASE WHEN {sql} = {literal(v)} THEN 1 ELSE 0 END)",
                  source=name, value=v)
             for v in listed[1:]
         ]  # fmt: skip
     raise ParameterError(
         f"{name!r} is {column.type}; a regression takes numbers, truth values and listed categories"
     )
-
-
-def _literal(value: object) -> str:
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def where_known(columns: Sequence[str], where: str | None) -> str:
@@ -538,8 +543,7 @@ def of_pair(answer: Answer, left: str, right: str) -> Regression:
         raise ParameterError(
             "this answer holds no statistic of one pair of columns", hint="SELECT CORR(y, x) AS r …"
         )
-    if answer.tainted:
-        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+    check_untainted(answer)
     values = formula.moments(record.parts)[0]
     law = record.parts[formula.tensor].noise
     assert law is not None

@@ -42,13 +42,14 @@ from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet._print import number
+from discreet._text import quoted
 from discreet.answer import Answer
-from discreet.errors import Hint, ParameterError, TaintedNoiseError
-from discreet.inference._inputs import rows_of
+from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import check_untainted, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
 from discreet.inference._population import FEWEST, SHARE, score
-from discreet.inference._regression import Ask, paid, quoted, table_of, where_known
+from discreet.inference._regression import Ask, paid, table_of, where_known
 from discreet.inference._results import preformatted
 from discreet.plan import Pairwise, tails
 
@@ -245,8 +246,7 @@ def survey(
 def read_survey(answer: Answer, column: str, weight: str) -> Survey:
     """Read groups off the nine cells of an answer."""
     record = answer.full_record
-    if answer.tainted:
-        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
+    check_untainted(answer)
     (formula,) = record.formulas
     assert isinstance(formula, Pairwise)
     law = record.parts[formula.tensor].noise

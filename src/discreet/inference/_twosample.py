@@ -53,9 +53,10 @@ from discreet import privacy as p
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
-from discreet.errors import Hint, ParameterError, TaintedNoiseError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import (
     Noisy,
+    check_untainted,
     find_cell,
     noisy,
     output_formula,
@@ -67,7 +68,7 @@ from discreet.inference._inputs import (
 from discreet.inference._laws import Floats, Noise, Rng, generator
 from discreet.inference._pivot import Group, inverted, null_draws, statistic
 from discreet.inference._results import Interval, TestResult, plain, read_alternative, read_draws
-from discreet.plan import Dispersion, Spread
+from discreet.plan import Dispersion, PublicVariance, Spread
 
 SHARES = (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10))
 """Shares of ε for the size, the sum and the sum of squares of a group."""
@@ -175,11 +176,13 @@ def _private(values: Any) -> Floats:
 
 def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None) -> Moments:
     """Read the moments behind a VARIANCE or STDDEV column of an answer; costs nothing."""
-    if isinstance(answer, Answer) and answer.tainted:
-        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
-    record = answer.record() if isinstance(answer, Answer) else answer
-    record = record if isinstance(record, Record) else read(record)
+    if isinstance(answer, Answer):
+        check_untainted(answer)
+        answer = answer.record()
+    record = answer if isinstance(answer, Record) else read(answer)
     formula = output_formula(record, column)
+    if isinstance(formula, PublicVariance):
+        raise _public_size()
     if not isinstance(formula, Spread | Dispersion):
         raise ParameterError(
             f"column {column!r} shows no variance; a mean test needs count, sum and squares",
@@ -197,7 +200,7 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
     for v, unit in zip((formula.count, formula.first, formula.second), scale, strict=True):
         vector = record.numbers(v)
         if vector.law is None:
-            raise ParameterError("the group's size is public here; this test expects a noisy one")
+            raise _public_size()
         parts.append(
             Noisy(
                 float(vector.values[cell]) * unit,
@@ -218,11 +221,15 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
     )
 
 
+def _public_size() -> ParameterError:
+    return ParameterError("the group's size is public here; this test expects a noisy one")
+
+
 def _of_shares(record: Record, formula: Dispersion, cell: int) -> Moments:
     """Moments from the three shares of a variance."""
     law = record.numbers(formula.cells[0]).law
     if law is None:
-        raise ParameterError("the group's size is public here; this test expects a noisy one")
+        raise _public_size()
     step = Fraction(1, formula.total)
     z = [float(record.numbers(i).values[cell]) for i in formula.cells]
     whom = (str(record.statement.get("neighbours")), str(record.statement.get("unit")), None)

@@ -22,7 +22,7 @@ from typing import Any, Unpack
 import numpy as np
 from scipy import special
 
-from discreet import _exact
+from discreet import _exact, _vega
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
@@ -212,17 +212,13 @@ class Curve:
 
     def chart(self) -> dict[str, Any]:
         """Return a Vega-Lite specification."""
-        axis = {"type": "quantitative", "scale": {"type": "log"}}
-        return {
-            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-            "title": {"text": self.label, "fontSize": 11},
-            "data": {"values": self.to_dicts()},
-            "mark": {"type": "line", "point": True},
-            "encoding": {
-                "x": {"field": "epsilon", "title": "ε (privacy loss)", **axis},
-                "y": {"field": "margin", "title": self.label, **axis},
-            },
+        log = {"scale": {"type": "log"}}
+        encoding = {
+            "x": _vega.number("epsilon", title="ε (privacy loss)", **log),
+            "y": _vega.number("margin", title=self.label, **log),
         }
+        title = {"text": self.label, "fontSize": 11}
+        return _vega.chart(title, self.to_dicts(), **_vega.layer("line", encoding, point=True))
 
 
 def accuracy_curve(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet import meaning
+from discreet import _vega, meaning
 from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.lab._attacks import ATTACKS, Attack, Knowledge
@@ -102,50 +102,33 @@ class Comparison:
             for row in self.rows
             if row["bound"] is not None
         ]
-        y = {
-            "field": "method",
-            "type": "nominal",
-            "sort": [row["method"] for row in self.rows],
-            "title": None,
-        }
+        y = _vega.name("method", sort=[row["method"] for row in self.rows], title=None)
         x = {"type": "quantitative", "scale": {"domain": [0.3, 1]}, "axis": {"format": "%"}}
         # one legend needs one domain; each attack has a line of its own, so none hides another
         scale = {"domain": [*self.attacks]}
-        kind = {"field": "attack", "type": "nominal", "scale": scale}
+        kind = _vega.name("attack", scale=scale)
         colours = {**kind, "scale": {**scale, "range": [*_COLOURS[: len(self.attacks)]]}}
-        return {
-            "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-            "title": {
+        guesses = {
+            "y": y, "yOffset": kind, "x": {**x, "field": "success", "title": "right guesses"},
+            "color": colours, "shape": kind,
+        }  # fmt: skip
+        most, coin = {"y": y, "x": {**x, "field": "bound"}}, {"x": {**x, "datum": 0.5}}
+        black, grey = {"color": "black", "thickness": 2}, {"color": "#888888", "strokeDash": [3, 3]}
+        drawn = [
+            (values, _vega.layer("point", guesses, filled=True, size=45)),
+            (bounds, _vega.layer("tick", most, size=30, **black)),
+            ([{}], _vega.layer("rule", coin, **grey)),
+        ]
+        return _vega.chart(
+            {
                 "text": "How often an attacker guesses one person's bit (a coin: 50 %)",
                 "subtitle": f"{self.trials} trials: ± {self._margin:.0f} % at 95 %; "
                 "black: the most that any attack can reach",
             },
-            "width": 420,
-            "height": {"step": 34, "for": "position"},
-            "layer": [
-                {
-                    "data": {"values": values},
-                    "mark": {"type": "point", "filled": True, "size": 45},
-                    "encoding": {
-                        "y": y,
-                        "yOffset": kind,
-                        "x": {**x, "field": "success", "title": "right guesses"},
-                        "color": colours,
-                        "shape": kind,
-                    },
-                },
-                {
-                    "data": {"values": bounds},
-                    "mark": {"type": "tick", "color": "black", "thickness": 2, "size": 30},
-                    "encoding": {"y": y, "x": {**x, "field": "bound"}},
-                },
-                {
-                    "data": {"values": [{}]},
-                    "mark": {"type": "rule", "color": "#888888", "strokeDash": [3, 3]},
-                    "encoding": {"x": {**x, "datum": 0.5}},
-                },
-            ],
-        }
+            width=420,
+            height={"step": 34, "for": "position"},
+            layer=[{"data": {"values": rows}, **layer} for rows, layer in drawn],
+        )
 
     @property
     def _margin(self) -> float:

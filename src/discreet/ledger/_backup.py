@@ -40,11 +40,11 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
+from discreet._dataclass import replace
 from discreet._print import plural
 from discreet.errors import Hint, LedgerError, LedgerIntegrityError
 from discreet.ledger import _budget

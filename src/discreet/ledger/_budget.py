@@ -61,6 +61,7 @@ from discreet.ledger._state import (
     budget_body,
     cost_body,
     rational,
+    read_budget,
 )
 from discreet.plan import Cost
 from discreet.policy import Budget
@@ -121,20 +122,30 @@ def groups_of(analyst: str | None) -> tuple[str, ...]:
 
 def balance(state: State, analyst: str | None = None) -> Balance:
     """Spending against the budget in force; with `analyst`, of that share alone."""
-    budget = state.limits
+    return _balance(state.budget, state.caps, state.spent, analyst, pure=state.pure)
+
+
+@lru_cache(maxsize=32)  # of a state before a debit, after it, and when its outcome is stored
+def _balance(
+    limits: Mapping[str, Any],
+    caps: Mapping[str, str],
+    costs: Mapping[str, Cost],
+    analyst: str | None,
+    *,
+    pure: bool,
+) -> Balance:
+    budget = read_budget(limits)
     part = Fraction(1) if analyst is None else share_of(budget, analyst)
     group = None if analyst is None else group_of(budget, analyst)
-    totals = {currency: amount(text) for currency, text in state.caps.items()}
+    totals = {currency: amount(text) for currency, text in caps.items()}
     spent = dict.fromkeys(totals, Fraction(0))
-    paid = [
-        cost for who, cost in state.spent.items() if group is None or group_of(budget, who) == group
-    ]
+    paid = [cost for who, cost in costs.items() if group in (None, group_of(budget, who))]
     for cost in paid:
         for currency, price in charge(totals, cost).items():
             spent[currency] += price
     amounts = {c: (spent[c], total * part) for c, total in totals.items()}
     # whether a route is open is a matter of the whole, on which the proof rests
-    ways = routes(totals, pure=state.pure)
+    ways = routes(totals, pure=pure)
     return Balance(budget.accounting, amounts, ways, budget.delta)
 
 

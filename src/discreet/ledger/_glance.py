@@ -6,9 +6,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from fractions import Fraction
 
+from discreet._dataclass import replace
 from discreet._log import note
 from discreet.errors import LedgerError
 from discreet.ledger import _budget

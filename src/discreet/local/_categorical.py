@@ -49,6 +49,7 @@ from discreet.local._wire import Columns, Field
 class _Mixture(FrequencyProtocol):
     """Send the value with probability κ, otherwise a uniform item."""
 
+    in_one_cell: ClassVar[bool] = True
     kappa: Fraction
 
     @property
@@ -64,10 +65,6 @@ class _Mixture(FrequencyProtocol):
         keep = np.asarray(noise.bernoulli_many(self.kappa, n))
         other = np.asarray(noise.uniform_many(self.domain, n))
         return (np.where(keep, flat, other),)
-
-    def possible(self, state: Counts, n: int) -> bool:
-        """Each report is in one cell."""
-        return _bits.adds_up(state, n)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count how often each item was named."""
@@ -195,6 +192,18 @@ class RandomizedResponse(_Mixture):
 class _Unary(FrequencyProtocol):
     """One coin per bit."""
 
+    def __init__(self, domain: int, epsilon: Number) -> None:
+        k = rat.read_whole(domain, "domain", least=2, most=1 << 20)
+        eps = rat.read_epsilon(epsilon)
+        p, q = self._coins(eps)
+        odds = rat.checked_odds(p * (1 - q) / (q * (1 - p)), rat.odds_below(eps))
+        self._set(claimed=eps, odds=odds, domain=k, p=p, q=q)
+
+    @staticmethod
+    @abstractmethod
+    def _coins(eps: Fraction) -> tuple[Fraction, Fraction]:
+        """Return the chances of a one: of the own bit, and of any other."""
+
     @property
     def fields(self) -> tuple[Field, ...]:
         return (Field("bits", bits=self.domain),)
@@ -253,10 +262,6 @@ def most_ones(domain: int, q: float, chance: float = 1e-12) -> int:
     return domain
 
 
-def _unary_odds(p: Fraction, q: Fraction) -> Fraction:
-    return p * (1 - q) / (q * (1 - p))
-
-
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class SymmetricUnary(_Unary):
     """Symmetric unary encoding (basic one-time RAPPOR): every bit flips with probability q.
@@ -275,12 +280,10 @@ class SymmetricUnary(_Unary):
 
     name: ClassVar[str] = "symmetric-unary"
 
-    def __init__(self, domain: int, epsilon: Number) -> None:
-        k = rat.read_whole(domain, "domain", least=2, most=1 << 20)
-        eps = rat.read_epsilon(epsilon)
+    @staticmethod
+    def _coins(eps: Fraction) -> tuple[Fraction, Fraction]:
         q = rat.round_up(1 / (rat.odds_below(eps, 2) + 1))
-        odds = rat.checked_odds(_unary_odds(1 - q, q), rat.odds_below(eps))
-        self._set(claimed=eps, odds=odds, domain=k, p=1 - q, q=q)
+        return 1 - q, q
 
     def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
         _bits.flip_bits(rows, flat)  # a set bit flips by the same coin as a clear one
@@ -304,12 +307,9 @@ class OptimizedUnary(_Unary):
 
     name: ClassVar[str] = "optimized-unary"
 
-    def __init__(self, domain: int, epsilon: Number) -> None:
-        k = rat.read_whole(domain, "domain", least=2, most=1 << 20)
-        eps = rat.read_epsilon(epsilon)
-        rho = rat.odds_below(eps)
-        p, q = Fraction(1, 2), rat.round_up(1 / (rho + 1))
-        self._set(claimed=eps, odds=rat.checked_odds(_unary_odds(p, q), rho), domain=k, p=p, q=q)
+    @staticmethod
+    def _coins(eps: Fraction) -> tuple[Fraction, Fraction]:
+        return Fraction(1, 2), rat.round_up(1 / (rat.odds_below(eps) + 1))
 
     def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
         _bits.put_bits(rows, flat, np.asarray(noise.bernoulli_many(self.p, len(flat))))

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from discreet import _vega
 from discreet.local._intervals import Interval
-
-_SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 
 
 def bars(estimate: Any, labels: Sequence[Any], centre: Any, ends: Interval) -> dict[str, Any]:
@@ -19,47 +18,29 @@ def bars(estimate: Any, labels: Sequence[Any], centre: Any, ends: Interval) -> d
         {"item": str(name), "share": float(f), "low": float(a), "high": float(b)}
         for name, f, a, b in zip(labels, centre, low, high, strict=True)
     ]
-    y = {"field": "item", "type": "nominal", "sort": None, "title": None}
-    return {
-        "$schema": _SCHEMA,
-        "title": {
-            "text": f"{estimate.n} reports, ε = {estimate.loss.epsilon():.6g}, "
-            f"{100 * ends.confidence:.4g} % intervals for {ends.covers}",
-            "fontSize": 11,
-        },
-        "data": {"values": data},
-        "layer": [
-            {
-                "mark": {"type": "bar", "opacity": 0.6},
-                "encoding": {
-                    "y": y,
-                    "x": {"field": "share", "type": "quantitative", "title": "share"},
-                },
-            },
-            {
-                "mark": {"type": "rule", "strokeWidth": 2},
-                "encoding": {
-                    "y": y,
-                    "x": {"field": "low", "type": "quantitative"},
-                    "x2": {"field": "high"},
-                },
-            },
+    title = (
+        f"{estimate.n} reports, ε = {estimate.loss.epsilon():.6g}, "
+        f"{100 * ends.confidence:.4g} % intervals for {ends.covers}"
+    )
+    y = _vega.name("item", sort=None, title=None)
+    share = {"y": y, "x": _vega.number("share", title="share")}
+    reach = {"y": y, **_vega.between("x", _vega.number("low"))}
+    return _vega.chart(
+        {"text": title, "fontSize": 11},
+        data,
+        layer=[
+            _vega.layer("bar", share, opacity=0.6),
+            _vega.layer("rule", reach, strokeWidth=2),
         ],
-    }
+    )
 
 
 def lines(
     rows: Iterable[Mapping[str, Any]], *, x: str, y: str, colour: str, title: str
 ) -> dict[str, Any]:
     """Draw lines on logarithmic axes."""
-    return {
-        "$schema": _SCHEMA,
-        "title": title,
-        "data": {"values": [dict(r) for r in rows]},
-        "mark": {"type": "line", "point": True},
-        "encoding": {
-            "x": {"field": x, "type": "quantitative", "scale": {"type": "log"}},
-            "y": {"field": y, "type": "quantitative", "scale": {"type": "log"}},
-            "color": {"field": colour, "type": "nominal"},
-        },
-    }
+    log = {"scale": {"type": "log"}}
+    encoding = {
+        "x": _vega.number(x, **log), "y": _vega.number(y, **log), "color": _vega.name(colour),
+    }  # fmt: skip
+    return _vega.chart(title, map(dict, rows), **_vega.layer("line", encoding, point=True))

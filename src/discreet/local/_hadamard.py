@@ -71,6 +71,7 @@ class HadamardResponse(FrequencyProtocol):
     """
 
     name: ClassVar[str] = "hadamard-response"
+    in_one_cell: ClassVar[bool] = True
     stated: ClassVar[tuple[str, ...]] = ("domain", "epsilon", "blocks")
     blocks: int
     block: int
@@ -125,10 +126,6 @@ class HadamardResponse(FrequencyProtocol):
     def state_shape(self) -> tuple[int, ...]:
         """One count per symbol."""
         return (self.symbols,)
-
-    def possible(self, state: Counts, n: int) -> bool:
-        """Each report is in one cell."""
-        return _bits.adds_up(state, n)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the symbols."""

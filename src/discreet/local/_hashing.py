@@ -22,6 +22,7 @@ A seed is part of its report and fresh for each: a reused 64-bit seed would iden
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -54,7 +55,70 @@ _CELLS = 1 << 15
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
-class LocalHashing(FrequencyProtocol):
+class Hashed(FrequencyProtocol):
+    """Base of the protocols whose items share buckets of hash functions."""
+
+    @property
+    @abstractmethod
+    def shared(self) -> SharedHashes | None:
+        """The public hash functions; None for fresh ones."""
+
+    def read_supports(
+        self, tally: Tally, counts: Counts, labels: tuple[Any, ...] | None = None
+    ) -> FrequencyEstimate:
+        """Read shares; with public functions, standard errors include collisions."""
+        found = FrequencyProtocol.read_supports(self, tally, counts, labels)
+        return found if self.shared is None else self.shared.widened(found)
+
+    def sum_tail(self, estimate: FrequencyEstimate) -> float:
+        """Return the chance of the shares' sum; bounded where one report may support all items."""
+        if self.shared is None:
+            return FrequencyProtocol.sum_tail(self, estimate)
+        return bernstein_tail(estimate, self.domain * self.gain)
+
+    def variance(
+        self, frequency: Number = 0, n: int = 1, *, of: str = "respondents", squares: float = 0.0
+    ) -> float:
+        """Return the exact variance of an item's share over coins and ideal hash functions.
+
+        Parameters
+        ----------
+        frequency, n, of
+            See :meth:`KaryResponse.variance`.
+        squares
+            Σ f² of the other items' shares, for the collision term.
+        """
+        base = FrequencyProtocol.variance(self, frequency, n, of=of)
+        return base + self.collision_variance(squares)
+
+    def collision_variance(self, squares: float = 1.0) -> float:
+        """Return the squared error that public functions add for a rare item (0 for fresh ones).
+
+        Parameters
+        ----------
+        squares
+            Σ f² of all other items' true shares; 1 is the worst case.
+        """
+        return 0.0 if self.shared is None else float(self.shared.variance(squares))
+
+    def share_interval(
+        self, counts: Counts, n: int, error: float, of: str
+    ) -> tuple[Floats, Floats]:
+        """Return exact bounds; public functions widen them by their collisions."""
+        if self.shared is None:
+            return FrequencyProtocol.share_interval(self, counts, n, error, of)
+        population_only(of)
+        return self.shared.bounds(counts, n, (self.p, self.q), error, self.domain)
+
+    def interval_method(self, of: str) -> str:
+        """Say how bounds for shares are found."""
+        if self.shared is not None:
+            return SHARED
+        return f"{FrequencyProtocol.interval_method(self, of)}, for an ideal hash"
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
+class LocalHashing(Hashed):
     """Local hashing for large domains: nine bytes per report whatever the domain.
 
     Parameters
@@ -174,63 +238,10 @@ class LocalHashing(FrequencyProtocol):
         items, _ = read_items(candidates, self.domain)
         return self.read_supports(tally, self.supports(tally, items), tuple(items.tolist()))
 
-    def read_supports(
-        self, tally: Tally, counts: Counts, labels: tuple[Any, ...] | None = None
-    ) -> FrequencyEstimate:
-        """Read shares; with public seeds, standard errors include collisions."""
-        found = FrequencyProtocol.read_supports(self, tally, counts, labels)
-        return found if self.shared is None else self.shared.widened(found)
-
-    def sum_tail(self, estimate: FrequencyEstimate) -> float:
-        """Return the chance of the shares' sum; bounded where seeds are shared."""
-        if self.shared is None:
-            return FrequencyProtocol.sum_tail(self, estimate)
-        return bernstein_tail(estimate, self.domain * self.gain)
-
     @property
     def shared(self) -> SharedHashes | None:
         """The public hash functions; None for fresh ones."""
         return None if self.seeds is None else SharedHashes(self.buckets, self.seeds)
-
-    def variance(
-        self, frequency: Number = 0, n: int = 1, *, of: str = "respondents", squares: float = 0.0
-    ) -> float:
-        """Return the exact variance of an item's share under an ideal hash.
-
-        Parameters
-        ----------
-        frequency, n, of
-            See :meth:`KaryResponse.variance`.
-        squares
-            Σ f² of the other items' shares, for the collisions of public seeds.
-        """
-        base = FrequencyProtocol.variance(self, frequency, n, of=of)
-        return base + self.collision_variance(squares)
-
-    def collision_variance(self, squares: float = 1.0) -> float:
-        """Return the squared error that public seeds add for a rare item (0 for fresh ones).
-
-        Parameters
-        ----------
-        squares
-            Σ f² of the true shares; 1 is the worst case.
-        """
-        return 0.0 if self.shared is None else self.shared.variance(squares)
-
-    def share_interval(
-        self, counts: Counts, n: int, error: float, of: str
-    ) -> tuple[Floats, Floats]:
-        """Return exact bounds; public seeds widen them by their collisions."""
-        if self.shared is None:
-            return FrequencyProtocol.share_interval(self, counts, n, error, of)
-        population_only(of)
-        return self.shared.bounds(counts, n, (self.p, self.q), error, self.domain)
-
-    def interval_method(self, of: str) -> str:
-        """Say how bounds for shares are found."""
-        if self.shared is not None:
-            return SHARED
-        return f"{FrequencyProtocol.interval_method(self, of)}, for an ideal hash"
 
     def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
         """Draw supports under an ideal hash, or the counts of public seeds under the real one."""

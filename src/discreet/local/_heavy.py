@@ -70,6 +70,7 @@ class HeavyHitters(LocalProtocol):
     """
 
     name: ClassVar[str] = "heavy-hitters"
+    in_one_cell: ClassVar[bool] = True
     version: ClassVar[int] = 2  # prefixes of version 1 were hashed without their leading one
     stated: ClassVar[tuple[str, ...]] = ("bits", "epsilon", "start", "step", "seeds", "hash")
     options: ClassVar[tuple[str, ...]] = ("keep", "confidence")
@@ -155,10 +156,6 @@ class HeavyHitters(LocalProtocol):
     def state_shape(self) -> tuple[int, ...]:
         """Counts of (seed, bucket), by level."""
         return (len(self.lengths), self.seeds, self.hashing.buckets)
-
-    def possible(self, state: Counts, n: int) -> bool:
-        """Each report is in one cell."""
-        return _bits.adds_up(state, n)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count (level, seed, bucket)."""

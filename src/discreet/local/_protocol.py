@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from discreet import privacy as p_
 from discreet._dataclass import dataclass
 from discreet.errors import BudgetExceededError, Hint, ParameterError
 from discreet.local import _wire
-from discreet.local._bits import HASH, Counts, stray_bits, unpack
+from discreet.local._bits import HASH, Counts, adds_up, stray_bits, unpack
 from discreet.local._draws import Rng
 from discreet.local._rationals import read_whole, text
 from discreet.local._wire import Columns, Field, Reports
@@ -34,8 +34,6 @@ _BLOCK_BYTES = 1 << 20
 """Randomised at once: what a core's cache holds."""
 
 _KINDS: dict[str, type[LocalProtocol]] = {}
-
-P = TypeVar("P", bound="LocalProtocol")
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -58,6 +56,8 @@ class LocalProtocol(ABC):
     version: ClassVar[int] = 1
     stated: ClassVar[tuple[str, ...]] = ("domain", "epsilon")
     options: ClassVar[tuple[str, ...]] = ()
+    in_one_cell: ClassVar[bool] = False
+    """Whether the state counts each report in exactly one cell."""
     claimed: Fraction
     odds: Fraction
     spec_id: bytes
@@ -187,6 +187,8 @@ class LocalProtocol(ABC):
 
     def possible(self, state: Counts, n: int) -> bool:
         """Tell whether `n` reports may add up to a saved state (cheap, necessary conditions)."""
+        if self.in_one_cell:
+            return adds_up(state, n)
         return bool((state >= 0).all() and (state <= n).all())
 
     @abstractmethod

@@ -46,10 +46,8 @@ from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, Words, item_words, read_items
 from discreet.local._draws import Rng
-from discreet.local._estimate import population_only
-from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, bernstein_tail
-from discreet.local._hashing import SHARED, SharedHashes
-from discreet.local._intervals import Floats
+from discreet.local._frequency import FrequencyEstimate
+from discreet.local._hashing import Hashed, SharedHashes
 from discreet.local._protocol import stated_parameters
 from discreet.local._wire import Columns, Field
 
@@ -58,7 +56,7 @@ _CELLS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
-class _Sketch(FrequencyProtocol):
+class _Sketch(Hashed):
     """Rows of a sketch under public hash functions."""
 
     stated: ClassVar[tuple[str, ...]] = (
@@ -152,62 +150,10 @@ class _Sketch(FrequencyProtocol):
             words, _ = self.parse(list(names))
         return self.read_supports(tally, self.supports(tally, words), names)
 
-    def read_supports(
-        self, tally: Tally, counts: Counts, labels: tuple[Any, ...] | None = None
-    ) -> FrequencyEstimate:
-        """Read shares; standard errors include the collisions of shared hash functions."""
-        found = FrequencyProtocol.read_supports(self, tally, counts, labels)
-        return self.shared.widened(found)
-
-    def sum_tail(self, estimate: FrequencyEstimate) -> float:
-        """Bound the chance of so large or so small a sum: one report may support all items."""
-        return bernstein_tail(estimate, self.domain * self.gain)
-
     @property
     def shared(self) -> SharedHashes:
         """The public hash functions."""
         return SharedHashes(self.width, self.hashes)
-
-    def collision_variance(self, squares: float = 1.0) -> float:
-        """Return the squared error that shared hash functions add.
-
-        Parameters
-        ----------
-        squares
-            Σ f² of all other items' true shares; 1 is the worst case.
-        """
-        return float(self.shared.variance(squares))
-
-    def variance(
-        self,
-        frequency: Number = 0,
-        n: int = 1,
-        *,
-        of: str = "respondents",
-        squares: float = 0.0,
-    ) -> float:
-        """Return the exact variance of an item's share over coins *and* hash functions.
-
-        Parameters
-        ----------
-        frequency, n, of
-            See :meth:`KaryResponse.variance`.
-        squares
-            Σ f² of the other items' shares, for the collision term.
-        """
-        base = FrequencyProtocol.variance(self, frequency, n, of=of)
-        return base + self.collision_variance(squares)
-
-    def share_interval(
-        self, counts: Counts, n: int, error: float, of: str
-    ) -> tuple[Floats, Floats]:
-        """Return Clopper–Pearson bounds, widened by what collisions may do."""
-        population_only(of)
-        return self.shared.bounds(counts, n, (self.p, self.q), error, self.domain)
-
-    def interval_method(self, of: str) -> str:  # noqa: ARG002 - the population's only
-        """Say how bounds for shares are found."""
-        return SHARED
 
     def _spread(
         self, counts: Counts, rng: np.random.Generator, values: Any

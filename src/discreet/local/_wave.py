@@ -29,7 +29,7 @@ from discreet._exact import Number
 from discreet.local import _draws
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
-from discreet.local._bits import Counts, adds_up, read_items
+from discreet.local._bits import Counts, read_items
 from discreet.local._draws import Rng
 from discreet.local._frequency import read_shares
 from discreet.local._intervals import CHERNOFF, Floats, channel_reach
@@ -62,6 +62,7 @@ class SquareWave(LocalProtocol):
     """
 
     name: ClassVar[str] = "square-wave"
+    in_one_cell: ClassVar[bool] = True
     domain: int
     window: int
     kappa: Fraction
@@ -101,10 +102,6 @@ class SquareWave(LocalProtocol):
     def state_shape(self) -> tuple[int, ...]:
         """One count per output."""
         return (self.outputs,)
-
-    def possible(self, state: Counts, n: int) -> bool:
-        """Each report is in one cell."""
-        return adds_up(state, n)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the outputs."""

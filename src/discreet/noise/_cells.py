@@ -158,13 +158,25 @@ def cells(
     sides = 2 if kernel.two_sided else 1
     area = sides * (width + 1) / total
     for attempt in itertools.count():
-        halves = [_half(kernel, area, shift, side, tail_bits) for side in range(sides)]
-        used = sum(1 + int(half.cover.sum()) for half in halves)
+        outlines = [_outline(kernel, area, shift, side, tail_bits) for side in range(sides)]
+        used = sum(1 + int(outline.cover.sum()) for outline in outlines)
         if used <= total and (used >= 0.98 * total or attempt >= _TUNINGS):
             break
         # aim a little below the full heap, so that the next round fits
         area *= used / (0.99 * total) if attempt < _TUNINGS else 1.05
+    halves = [_half(kernel, area, shift, *pair) for pair in enumerate(outlines)]
     return _assemble(kernel, bits, shift, area, halves)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """Buckets of one side, as far as it takes to count its cells."""
+
+    ends: NDArray[np.float64]  # where buckets of the finest width begin
+    cover: NDArray[np.int64]  # cells needed to cover f
+    start: list[int]  # where the wider buckets beyond begin
+    log: list[int]  # log2 of their widths
+    tail: int  # |x| from which the tail cell takes over
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,27 +195,36 @@ def _unit(kernel: Kernel, shift: int) -> int:
     return shift if kernel.width >= _WIDE else 0
 
 
-def _half(kernel: Kernel, area: float, shift: int, side: int, tail_bits: int) -> _Half:
+def _outline(kernel: Kernel, area: float, shift: int, side: int, tail_bits: int) -> _Outline:
     """Cut one side into buckets; side 1 is the negative one, whose first integer is −1."""
     w = 1 << shift
     # at this distance a bucket of the finest width needs less than one cell
     limit = kernel.width * math.log(max(w / area, math.e))
     ends = np.arange(math.ceil(limit / w) + 3, dtype=np.float64) * w + side
     at_start = kernel.values(ends[:-1]) * (w / area)
-    at_end = kernel.values(ends[1:] - 1) * (w / area)
     inner = int(np.count_nonzero(at_start > 1 - 4 * MARGIN))
-    far_start, far_log, tail = _far(kernel, area, inner << shift, side, tail_bits)
-    unit = _unit(kernel, shift)
-    start = np.arange(inner, dtype=np.int64) << (shift - unit)
-    start = np.append(start, [m >> unit for m in far_start]).astype(np.int64)
-    log = np.append(np.full(inner, shift), far_log).astype(np.int64)
-    none = np.zeros(len(far_start), dtype=np.int64)
+    start, log, tail = _far(kernel, area, inner << shift, side, tail_bits)
+    cover = np.ones(inner + len(log), dtype=np.int64)
+    cover[:inner] = np.ceil(at_start[:inner] * (1 + MARGIN))
+    return _Outline(ends, cover, start, log, tail)
+
+
+def _half(kernel: Kernel, area: float, shift: int, side: int, outline: _Outline) -> _Half:
+    """Say where the buckets of one side are, and how many of their cells are sure."""
+    unit, size = _unit(kernel, shift), outline.cover.size
+    inner = size - len(outline.log)
+    at_end = kernel.values(outline.ends[1 : inner + 1] - 1) * ((1 << shift) / area)
+    start, log, sure = np.zeros((3, size), dtype=np.int64)
+    start[:inner] = np.arange(inner, dtype=np.int64) << (shift - unit)
+    start[inner:] = [m >> unit for m in outline.start]
+    log[:inner], log[inner:] = shift, outline.log
+    sure[:inner] = np.floor(at_end * (1 - MARGIN))
     return _Half(
         low=start if side == 0 else -(start + (1 << (log - unit))),
         log=log,
-        cover=np.append(np.ceil(at_start[:inner] * (1 + MARGIN)).astype(np.int64), none + 1),
-        sure=np.append(np.floor(at_end[:inner] * (1 - MARGIN)).astype(np.int64), none),
-        tail=tail,
+        cover=outline.cover,
+        sure=sure,
+        tail=outline.tail,
     )
 
 
@@ -239,10 +260,14 @@ def _assemble(kernel: Kernel, bits: int, shift: int, area: float, halves: list[_
     waste = (1 << bits) - tails - int(sure.sum()) - level.size
     edges = tails + level.size + waste
     # one more waste cell at the end: looked up in place of any sure cell
-    pad = (tails, waste + 1)
-    height = np.pad(np.ldexp(area, -edge_log), pad, constant_values=1.0)
+    size, inner = edges + 1, slice(tails, tails + level.size)
+    levels = np.full(size, np.inf)
+    levels[:tails], levels[inner] = 0.0, level
+    height = np.ones(size)
     height[:tails] = [_tail_height(kernel, area, half.tail) for half in halves]
-    level_or_waste = np.pad(level.astype(np.float64), pad, constant_values=(0.0, np.inf))
+    height[inner] = np.ldexp(area, -edge_log)
+    lows, logs = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.uint64)
+    lows[inner], logs[inner] = np.repeat(low, edge), edge_log
     return Cells(
         kernel=kernel,
         bits=bits,
@@ -251,10 +276,10 @@ def _assemble(kernel: Kernel, bits: int, shift: int, area: float, halves: list[_
         area=area,
         tails=tuple(half.tail for half in halves),
         edges=edges,
-        sure=np.append(np.zeros(edges, dtype=np.int64), np.repeat(low, sure)),
-        edge_low=np.pad(np.repeat(low, edge), pad),
-        edge_log=np.pad(edge_log, pad).astype(np.uint64),
-        edge_level=level_or_waste,
+        sure=np.concatenate([np.zeros(edges, dtype=np.int64), np.repeat(low, sure)]),
+        edge_low=lows,
+        edge_log=logs,
+        edge_level=levels,
         edge_height=height,
     )
 

@@ -116,6 +116,7 @@ from discreet.plan._target import (
 )
 from discreet.plan._types import Code, Kind, Type, of_column
 from discreet.plan._valid import damaged, integer, integers, rational
+from discreet.plan._variances import PublicVariance, Squares, Variances
 from discreet.plan._vectors import Box, Numbers, Threshold
 
 __all__ = [
@@ -185,6 +186,7 @@ __all__ = [
     "Powers",
     "Priced",
     "Project",
+    "PublicVariance",
     "Quantile",
     "Query",
     "Question",
@@ -202,12 +204,14 @@ __all__ = [
     "Splines",
     "SplinesOf",
     "Spread",
+    "Squares",
     "Statistic",
     "StatisticValue",
     "Text",
     "Threshold",
     "Total",
     "Type",
+    "Variances",
     "View",
     "WeightedSum",
     "Window",

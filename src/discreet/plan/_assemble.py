@@ -6,7 +6,7 @@ way it was asked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from itertools import chain, product
 from typing import Final
@@ -53,7 +53,7 @@ class Assembly:
     levels: dict[tuple[str, ...], None] = field(default_factory=dict)
     """Keys of each level of totals; one level holds them all."""
 
-    def group(self, name: str, expr: Expr, written: str | None = None) -> KeyValue:
+    def group(self, name: str, expr: Expr, written: Callable[[], str] | None = None) -> KeyValue:
         """Group by an expression; grouping twice by the same one is grouping once.
 
         What was `written` for it goes into hints.

@@ -45,8 +45,8 @@ near θ = 0.45; a mean alone wants θ = 1. At θ = ½ the noises are 9/4 and 9/8
 as exact as by halves, variances 0.89 times with m = c, 1.64 times with m at an end of the range.
 With m − c = μh a variance has :math:`\tfrac14(1+\theta)^2\sqrt{1+\mu^2/\theta^2}` times the noise
 that would be added to it directly (R² for one row): at θ = ½ it is 0.56 at μ = 0 and 1.26 at
-μ = 1, where no θ gives less than 1.24. To be ahead at every μ, squares would have to be taken about
-a mean that was released before, with a sensitivity that depends on it.
+μ = 1, where no θ gives less than 1.24. So a variance asked alone is measured in two rounds
+(:mod:`discreet.plan._variances`); beside a mean or a sum this is ahead of paying for both.
 Gaussian noise is there 2 and 1 times that of each alone, instead of √2. The exact norms are
 those of :func:`~discreet.plan._stability.powers_sensitivity`.
 

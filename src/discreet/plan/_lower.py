@@ -26,7 +26,7 @@ from discreet.plan._expr import (
     Rescale,
     Square,
 )
-from discreet.plan._facts import no_rows, no_values
+from discreet.plan._facts import no_values
 from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import Outputs, Terms, linear, uses
 from discreet.plan._formula import Formula, NoRows, Total
@@ -60,6 +60,7 @@ from discreet.plan._stability import (
     sensitivity,
 )
 from discreet.plan._types import Kind, Type
+from discreet.plan._variances import MOVES, Variances, squared
 from discreet.plan._vectors import Image, Keys, Vector
 from discreet.plan._wants import Wants, as_number
 from discreet.privacy import Neighbours
@@ -141,7 +142,7 @@ class Lowering:
     def _possible(self, formulas: Sequence[Formula]) -> list[Formula]:
         """NULL for what has no value where there can be no row; counts and sums stay noisy."""
         query = self.query
-        empty = no_rows(query.relation)
+        empty = query.is_empty
         void = {i for i, s in enumerate(query.statistics) if no_values(s.expr)}
         return [
             NoRows(f) if f.needs_rows and (empty or i in void) else f
@@ -193,10 +194,7 @@ class Lowering:
         about, centre = self.centred(expr)
         if Moment.SPREAD not in self.wants.moments[self.wants.name(expr)]:
             return Power(self.sum(about)), Power(-1), centre
-        squares = Square(about)
-        half = squares.type.hi // 2
-        shift = Constant(half, Type.number(half, half, squares.type.step, null=False))
-        second = Arithmetic("-", squares, shift)
+        second, half = squared(about)
         if expr.type.lo == expr.type.hi:
             return Power(self.sum(about)), Power(self.sum(second), 1, half), centre
         a, b = factors = max(-about.type.lo, about.type.hi), 1  # why: discreet.plan._joint
@@ -212,6 +210,25 @@ class Lowering:
             self.known[key] = self._add(slot, len(forms))
         start = self.known[key]
         return Power(start, a), Power(start + 1, b, half), centre
+
+    def variance(self, expr: Expr) -> int | None:
+        """Two rounds for a variance asked alone, where the number of values is public."""
+        t = expr.type
+        if not self.wants.public or self.wants.moments[expr] != {Moment.SPREAD} or t.lo == t.hi:
+            return None
+        if (key := ("variance", expr)) not in self.known:
+            about, centre = self.centred(expr)
+            second, half = squared(about)
+            sums = [ONE, about, second]
+            rows, one, two = places = [self._place(Measure(MeasureKind.SUM, e)) for e in sums]
+
+            def slot(main: Aggregate) -> Part:
+                read = tuple(sensitivity(main, main.measures[m]) for m in places)
+                shape = t.hi - t.lo, centre - t.lo, half
+                return Variances(0, MOVES, 2, (rows, one, two), read, *shape)
+
+            self.known[key] = self._add(slot)
+        return self.known[key]
 
     def quantile(self, expr: Expr, at: Fraction, share: Fraction | None) -> int:
         """A quantile; all quantiles of one expression are one part.

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
+from operator import add
 from typing import Final
 
 from discreet._dataclass import dataclass, field, replace
@@ -48,7 +49,7 @@ from discreet.plan._relation import (
     Relation,
     combinations,
 )
-from discreet.plan._types import Kind
+from discreet.plan._types import Code, Kind
 
 MOST: Final = 2**12
 """Groups of a merged aggregate with different keys; each is added up for every question."""
@@ -71,17 +72,19 @@ class View:
 
     def of(self, groups: Groups) -> Groups:
         """Add up the groups of the merged aggregate to its own."""
-        public = [None if k.codes is None else frozenset(k.codes) for k in self.own.keys]
-        found: Groups = {} if self.own.keys else {(): (0,) * len(self.measures)}
+        found: dict[tuple[Code, ...], list[int]]
+        found = {} if self.own.keys else {(): [0] * len(self.measures)}
         for cell, sums in groups.items():
             key = tuple([cell[i] for i in self.keys])
-            if all(codes is None or code in codes for code, codes in zip(key, public, strict=True)):
-                mine = [sums[i] for i in self.measures]
-                known = found.get(key)
-                found[key] = tuple(
-                    mine if known is None else [a + b for a, b in zip(known, mine, strict=True)]
-                )
-        return dict(sorted(found.items()))
+            mine = [sums[i] for i in self.measures]
+            known = found.get(key)
+            found[key] = mine if known is None else list(map(add, known, mine))
+        public = [None if k.codes is None else frozenset(k.codes) for k in self.own.keys]
+        return {
+            key: tuple(found[key])
+            for key in sorted(found)
+            if all(codes is None or code in codes for code, codes in zip(key, public, strict=True))
+        }
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ write through :class:`Type`, which refuses what reaches 2^62.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -66,8 +66,14 @@ class Writer(Protocol):
     def null_text(self) -> str: ...
 
 
+class _Plainly(ABCMeta):
+    """Abstract classes that nobody registers others with: asked hundreds of times a question."""
+
+    __instancecheck__ = type.__instancecheck__
+
+
 @dataclass(frozen=True)
-class Expr(ABC):
+class Expr(metaclass=_Plainly):
     """Base of all row expressions."""
 
     type: Type = field(init=False, repr=False, compare=False)

@@ -21,9 +21,9 @@ and strictness of comparisons are put right in the identity alone (:func:`identi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from discreet._canonical import canonical
+from discreet._dataclass import replace
 from discreet.plan._expr import Compare, Constant, Expr, Logic, Not, OneOf
 from discreet.plan._logic import MIRROR, OPPOSITE
 from discreet.plan._relation import Aggregate, Filter, Relation

@@ -16,6 +16,7 @@ from typing import Any, Final
 from discreet import policy as pol
 from discreet._dataclass import dataclass, field, replace
 from discreet.errors import ParameterError
+from discreet.plan._facts import no_rows
 from discreet.plan._joins import JoinUnit
 from discreet.plan._logic import Case, IsNull, OneOf
 from discreet.plan._nodes import Constant, Expr
@@ -157,6 +158,11 @@ class Query:
     def hash(self) -> str:
         """Stable identity: equal questions have equal hashes, in every process."""
         return digest(self)
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether the policy and the conditions alone prove that it is about no rows."""
+        return no_rows(self.relation)
 
     @cached_property
     def _words(self) -> str:

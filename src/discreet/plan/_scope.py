@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Final
 
 from discreet import policy as pol
 from discreet._dataclass import dataclass, field, replace
 from discreet._exact import show
+from discreet._recent import Recent
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan._build import conjunction, nearest, quote, unknown
 from discreet.plan._expr import (
@@ -53,6 +55,16 @@ MAX_KEYS: Final = 100_000
 _MOST_TRIED: Final = 10_000
 """Possible values up to which a key is narrowed to those that its column can give."""
 _FEW_STEPS: Final = 2_000
+
+
+_SCANS: Final[Recent[int, tuple[pol.Table, Scan, Mapping[str, Expr]]]] = Recent(64)
+"""Scans of tables and their columns, by the tables' places in memory, which what is kept keeps."""
+
+
+def _scanned(table: pol.Table) -> tuple[pol.Table, Scan, Mapping[str, Expr]]:
+    scan = Scan(table)
+    columns: dict[str, Expr] = {name: Column(name, t) for name, t in scan.schema.items()}
+    return table, scan, MappingProxyType(columns)
 
 
 Leaf = Callable[[Column], Expr]
@@ -130,9 +142,8 @@ class Scope:
     @classmethod
     def of(cls, table: pol.Table, alias: str | None = None) -> Scope:
         """See all columns of one table of the policy."""
-        scan = Scan(table)
-        columns = {name: Column(name, t) for name, t in scan.schema.items()}
-        return cls(scan, (Source(alias or scan.table.name, columns),))
+        _, scan, columns = _SCANS(id(table), lambda: _scanned(table))
+        return cls(scan, (Source(alias or table.name, columns),))
 
     @property
     def unit(self) -> str | None:
@@ -355,7 +366,7 @@ class Scope:
         plain = plain_column(expr) is not None
         return not plain and not self._by_ends(expr) and self.together([expr]) is None
 
-    def key(self, name: str, expr: Expr, written: str | None = None) -> Key:
+    def key(self, name: str, expr: Expr, written: Callable[[], str] | None = None) -> Key:
         """Make a grouping key with its public codes, in the policy's order.
 
         What was `written` for it goes into hints.
@@ -380,7 +391,7 @@ class Scope:
             raise UnsupportedQueryError(
                 f"{quote(name)} has {len(possible)} possible values, "
                 f"at most {MAX_KEYS} can be keys",
-                hint=_binned(t, written or (expr.name if isinstance(expr, Column) else None)),
+                hint=_binned(t, expr, written),
             )
         key = Key(name, expr, tuple(possible))
         # bounds and list may contradict each other; then no row passes and one empty key stands
@@ -465,11 +476,17 @@ def _comparable(left: Column, right: Column) -> tuple[str, str]:
     return left.name, right.name
 
 
-def _binned(t: Type, written: str | None) -> str | None:
+def _binned(t: Type, expr: Expr, written: Callable[[], str] | None) -> str | None:
     """A coarser key in the place of one that has too many values."""
-    if written is None or t.kind not in (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP):
+    if t.kind not in (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP):
+        return None
+    if written is not None:
+        text = written()
+    elif isinstance(expr, Column):
+        text = expr.name
+    else:
         return None
     if t.kind is not Kind.NUMBER:
-        return f"DATE_TRUNC('month', {written})"
+        return f"DATE_TRUNC('month', {text})"
     width = Fraction(10) ** (len(str(int(t.size * t.step))) - 2)  # at most 101 bins
-    return f"BIN({written}, {show(width)})"
+    return f"BIN({text}, {show(width)})"

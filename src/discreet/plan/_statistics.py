@@ -21,6 +21,7 @@ from discreet.plan._relation import Measure, MeasureKind
 from discreet.plan._splines import Knots, Splines, cells_of_splines, spline_whole
 from discreet.plan._statistic import Fluent, Name, Statistic
 from discreet.plan._types import Kind, Type
+from discreet.plan._variances import PublicVariance
 
 if TYPE_CHECKING:
     from discreet.plan._lower import Lowering
@@ -184,10 +185,14 @@ class Variance(Statistic):
     )
 
     def lower(self, low: Lowering) -> Formula:
-        """Three shares of degree two; centred moments where the number of values is public."""
+        """Three shares of degree two; where the number of values is public, squares or moments."""
         if (family := low.joint(self._value)) is not None:
             return family.spread(sample=self.sample, root=self.root)
         expr = low.number(self._value)
+        if (alone := low.variance(expr)) is not None:
+            t = expr.type
+            n, ends = low.count(expr), (t.lo * t.step, t.step, t.hi - t.lo)
+            return PublicVariance(alone, n, *ends, sample=self.sample, root=self.root)
         first, second, centre = low.powers(expr)
         return Spread(
             first.place,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from discreet._exact import show
 from discreet._print import number
 from discreet.plan._expr import Capped, Case, DatePart, Divide, Expr, OneOf, columns_of
-from discreet.plan._facts import no_rows, no_values
+from discreet.plan._facts import no_values
 from discreet.plan._formula import Formula
 from discreet.plan._joins import JoinPublic, JoinUnit
 from discreet.plan._parts import Part
@@ -135,7 +135,7 @@ def _limits(each: Aggregate) -> Iterator[str]:
 
 def possible(query: Query) -> Iterator[str]:
     """What the policy and the conditions alone say about the rows."""
-    if no_rows(query.relation):
+    if query.is_empty:
         yield NO_ROWS
         return
     for s in query.statistics:

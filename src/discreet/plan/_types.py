@@ -83,6 +83,10 @@ class Type:
         if max(self.step.numerator, self.step.denominator).bit_length() > _STEP_BITS:
             raise ParameterError("the expression's step is too large or too small")
 
+    def __hash__(self) -> int:
+        # what types are told apart by; a rational takes as long as all the rest of a question
+        return hash((self.lo, self.hi, self.nullable))
+
     @classmethod
     def number(cls, lo: int, hi: int, step: Fraction | None = None, *, null: bool = True) -> Type:
         """Return the type of grid numbers between two codes."""

@@ -9,10 +9,8 @@ from typing import ClassVar, Final, cast
 
 from discreet._dataclass import dataclass
 from discreet._exact import Number, show
-from discreet._text import quote
 from discreet.policy._check import choice, number, refusal, settle
-from discreet.policy._check import name as read_name
-from discreet.policy._domain import OUTSIDE, Outside, Shown, both, null_rule, ordered, within
+from discreet.policy._domain import OUTSIDE, Outside, Shown, both, named, null_rule, ordered, within
 from discreet.policy._formats import date_format, date_pattern
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - naive means UTC throughout
@@ -20,8 +18,20 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _MICRO: Final = Fraction(1, 10**6)
 
 
+class Written(Shown):
+    """Moments that a CSV file may write in a form of its own."""
+
+    __slots__ = ()
+    format: str | None
+
+    @property
+    def pattern(self) -> str | None:
+        """Regular expression of the texts that `format` reads; all others are NULL."""
+        return None if self.format is None else date_pattern(self.format)
+
+
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Date(Shown):
+class Date(Written):
     """A calendar day from `min` to `max`.
 
     Parameters
@@ -63,8 +73,7 @@ class Date(Shown):
         nullable: bool = True,
         null: dt.date | str | None = None,
     ) -> None:
-        own = read_name(name, "column")
-        subject = f"column {quote(own)}"
+        own, subject = named(name)
         both(min, max, subject, (dt.date(2000, 1, 1), dt.date(2099, 12, 31)))
         low, high = _day(min, subject, "min"), _day(max, subject, "max")
         ordered(low, high, subject, dt.date.isoformat)
@@ -83,11 +92,6 @@ class Date(Shown):
         first = _EPOCH.toordinal()
         return (self.min.toordinal() - first, self.max.toordinal() - first)
 
-    @property
-    def pattern(self) -> str | None:
-        """Regular expression of the texts that `format` reads; all others are NULL."""
-        return None if self.format is None else date_pattern(self.format)
-
 
 def _day(value: object, subject: str, key: str) -> dt.date:
     if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
@@ -101,7 +105,7 @@ def _day(value: object, subject: str, key: str) -> dt.date:
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Timestamp(Shown):
+class Timestamp(Written):
     """A moment from `min` to `max`, in UTC, on a grid of `step` seconds.
 
     Parameters
@@ -149,8 +153,7 @@ class Timestamp(Shown):
         nullable: bool = True,
         null: dt.date | str | None = None,
     ) -> None:
-        own = read_name(name, "column")
-        subject = f"column {quote(own)}"
+        own, subject = named(name)
         both(min, max, subject, (dt.date(2000, 1, 1), dt.date(2100, 1, 1)))
         width = number(step, subject, "step")
         if width <= 0 or (width / _MICRO).denominator != 1:
@@ -174,11 +177,6 @@ class Timestamp(Shown):
     def grid(self) -> tuple[int, int]:
         """Least and greatest grid integer: steps since 1970-01-01 00:00 UTC."""
         return (int(_seconds(self.min) / self.step), int(_seconds(self.max) / self.step))
-
-    @property
-    def pattern(self) -> str | None:
-        """Regular expression of the texts that `format` reads; all others are NULL."""
-        return None if self.format is None else date_pattern(self.format)
 
 
 def _seconds(moment: dt.datetime) -> Fraction:

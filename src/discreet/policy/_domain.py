@@ -6,7 +6,9 @@ from dataclasses import fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, TypeVar
 
+from discreet._text import quote
 from discreet.policy._check import flag, plain, refusal
+from discreet.policy._check import name as read_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +41,12 @@ def describe(column: Shown) -> dict[str, object]:
         if field.name not in {"name", "nullable"} and value != field.default:
             entries[field.name] = value
     return entries
+
+
+def named(name: object) -> tuple[str, str]:
+    """Read a column's name; return it, and how messages call the column."""
+    own = read_name(name, "column")
+    return own, f"column {quote(own)}"
 
 
 def null_rule(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 from discreet._dataclass import dataclass
 from discreet._text import quote
 from discreet.policy._check import FloatText, flag, refusal, settle, whole
-from discreet.policy._check import name as read_name
 from discreet.policy._check import text as read_text
-from discreet.policy._domain import Shown, null_rule
+from discreet.policy._domain import Shown, named, null_rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +60,7 @@ class Category(Shown):
         nullable: bool = True,
         null: Label | None = None,
     ) -> None:
-        own = read_name(name, "column")
-        subject = f"column {quote(own)}"
+        own, subject = named(name)
         listed = _values(values, subject)
         if other is not None:
             other = _value(other, _kind(listed[0]), subject, "other")
@@ -149,8 +147,7 @@ class Boolean(Shown):
     null: bool | None = None
 
     def __init__(self, name: str, *, nullable: bool = True, null: bool | None = None) -> None:
-        own = read_name(name, "column")
-        subject = f"column {quote(own)}"
+        own, subject = named(name)
         settle(self, name=own)
         settle(
             self,
@@ -193,8 +190,7 @@ class Text(Shown):
         null: str | None = None,
         longest: Number = 1_000,
     ) -> None:
-        own = read_name(name, "column")
-        subject = f"column {quote(own)}"
+        own, subject = named(name)
         settle(self, name=own, longest=_length(longest, subject))
         settle(
             self, **null_rule(nullable, null, subject, lambda v: read_text(v, subject, "null"), "")

@@ -11,12 +11,11 @@ hashes everything that answers depend on and goes into release records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias, cast
 
 from discreet._canonical import canonical, digest
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, show
 from discreet._frozen import Frozen
 from discreet._text import plain_str, quote

@@ -8,10 +8,8 @@ from typing import ClassVar, Final, cast
 
 from discreet._dataclass import dataclass
 from discreet._exact import Number, show
-from discreet._text import quote
 from discreet.policy._check import choice, number, plain, refusal, settle, whole
-from discreet.policy._check import name as read_name
-from discreet.policy._domain import OUTSIDE, Outside, Shown, both, null_rule, ordered, within
+from discreet.policy._domain import OUTSIDE, Outside, Shown, both, named, null_rule, ordered, within
 
 GRID_BITS: Final = 53
 """Grid integers stay below 2^53: a double holds each of them exactly."""
@@ -58,8 +56,7 @@ class Integer(Shown):
         nullable: bool = True,
         null: Number | None = None,
     ) -> None:
-        own = read_name(name, "column")
-        subject = f"column {quote(own)}"
+        own, subject = named(name)
         both(min, max, subject, (0, 100))
         low = whole(cast("Number", min), subject, "min")
         high = whole(cast("Number", max), subject, "max")
@@ -130,8 +127,7 @@ class Real(Shown):
         nullable: bool = True,
         null: Number | None = None,
     ) -> None:
-        own = read_name(name, "column")
-        subject = f"column {quote(own)}"
+        own, subject = named(name)
         both(min, max, subject, (0, 100))
         low = number(cast("Number", min), subject, "min")
         high = number(cast("Number", max), subject, "max")

@@ -116,9 +116,7 @@ class TreeAdaptive(Mechanism):
 
     def _measurement(self, side: int, share: Fraction) -> Measurement:
         query = Levels(self.shape, ((1, side),))
-        return Measurement.priced(
-            query, self.job.price, self.job.neighbours, share, f"blocks of side {side}"
-        )
+        return self.job.measurement(query, share, f"blocks of side {side}")
 
     def _scale(self) -> float:
         """ε of the price; for Gaussian noise the ε whose Laplace noise is as wide."""

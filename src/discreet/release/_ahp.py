@@ -25,7 +25,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.release._counts import fitting
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._queries import Levels, groups
-from discreet.release._questions import Course, Measurement
+from discreet.release._questions import Course
 
 Array = NDArray[np.float64]
 
@@ -47,20 +47,14 @@ class Ahp(Mechanism):
     def course(self) -> Course:
         """Measure cells, cluster, measure clusters."""
         job, shape = self.job, self.job.workload.shape
-        first = Measurement.priced(
-            Levels(shape, ((1, 1),)), job.price, job.neighbours, self.share, "cells"
-        )
+        first = job.measurement(Levels(shape, ((1, 1),)), self.share, "cells")
         noisy = np.asarray((yield first), dtype=np.float64)
         cut = self.eta * math.log(max(2, noisy.size)) * first.law.std / math.sqrt(2)
         values = np.where(noisy <= cut, 0.0, noisy)
-        blank = Measurement.priced(
-            Levels((1,), ((1, 1),)), job.price, job.neighbours, 1 - self.share
-        )
+        blank = job.measurement(Levels((1,), ((1, 1),)), 1 - self.share)
         labels = clusters(values, blank.law.variance)
         count = int(labels.max()) + 1
-        sums = yield Measurement.priced(
-            groups(labels, count), job.price, job.neighbours, 1 - self.share, f"{count} clusters"
-        )
+        sums = yield job.measurement(groups(labels, count), 1 - self.share, f"{count} clusters")
         means = np.asarray(sums, dtype=np.float64) / np.bincount(labels, minlength=count)
         return np.maximum(means, 0.0)[labels].reshape(shape)
 

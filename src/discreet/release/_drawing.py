@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import _vega
 from discreet.release._domain import BETWEEN, EVERY, Domain
 
 ROWS: Final = 60
@@ -21,7 +22,6 @@ ROWS: Final = 60
 
 _POINTS: Final = 2000
 _WIDTH: Final = 420
-_SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v5.json"
 _COLOUR: Final = "#0072b2"
 
 
@@ -54,22 +54,20 @@ def rows(
         values[panel].append({"row": name} | known)
     layers: list[dict[str, Any]] = []
     if "low" in table:
-        ends = {"x": _number("low"), "x2": {"field": "high"}}
-        layers.append({"mark": {"type": "rule", "color": _COLOUR}, "encoding": ends})
-    dot = {"type": "point", "filled": True, "size": 40, "color": _COLOUR}
-    layers.append({"mark": dot, "encoding": {"x": _number("value")}})
+        layers.append(_vega.layer("rule", _vega.between("x", _number("low")), color=_COLOUR))
+    dot = {"filled": True, "size": 40, "color": _COLOUR}
+    layers.append(_vega.layer("point", {"x": _number("value")}, **dot))
     label = {"field": "row", "type": "ordinal", "sort": None, "title": None}
-    head = {"$schema": _SCHEMA, "title": title}
-    body = {"width": _WIDTH, "encoding": {"y": label}, "layer": layers}
+    body: dict[str, Any] = {"width": _WIDTH, "encoding": {"y": label}, "layer": layers}
     if len(values) == 1:
         label["title"] = " · ".join(columns)
-        return {**head, **body, "data": {"values": values[panels[0]]}}
+        return _vega.chart(title, values[panels[0]], **body)
     drawn = [
         {"title": {"text": panel, "anchor": "start", "fontSize": 11}, **body,
          "data": {"values": content}}
         for panel, content in values.items()
     ]  # fmt: skip
-    return {**head, "vconcat": drawn}
+    return _vega.chart(title, vconcat=drawn)
 
 
 def grid(domain: Domain, counts: NDArray[Any], title: str) -> dict[str, Any]:
@@ -78,25 +76,18 @@ def grid(domain: Domain, counts: NDArray[Any], title: str) -> dict[str, Any]:
     tall, wide = counts.shape
     size = min(16.0, 640 / max(tall, wide))
     width, height = max(wide * size, 80.0), max(tall * size, 80.0)
-    return {
-        "$schema": _SCHEMA,
-        "title": title,
-        "width": width,
-        "height": height,
-        "data": {
-            "values": [
-                {down: first[r], across: second[c], "count": float(v)}
-                for (r, c), v in np.ndenumerate(counts)
-                if not np.isnan(v)
-            ]
-        },
-        "encoding": {
-            "x": _side(across, second, width / wide),
-            "y": _side(down, first, height / tall),
-            "color": {"field": "count", "type": "quantitative", "scale": {"scheme": "viridis"}},
-        },
-        "layer": [{"mark": "rect"}],
+    values = [
+        {down: first[r], across: second[c], "count": float(v)}
+        for (r, c), v in np.ndenumerate(counts)
+        if not np.isnan(v)
+    ]
+    encoding = {
+        "x": _side(across, second, width / wide),
+        "y": _side(down, first, height / tall),
+        "color": _vega.number("count", scale={"scheme": "viridis"}),
     }
+    more = {"width": width, "height": height, "encoding": encoding, "layer": [{"mark": "rect"}]}
+    return _vega.chart(title, values, **more)
 
 
 def _side(name: str, values: Sequence[str], size: float) -> dict[str, Any]:
@@ -122,17 +113,10 @@ def line(
     ]
     layers: list[dict[str, Any]] = []
     if "low" in table:
-        ends = {"y": _number("low"), "y2": {"field": "high"}}
-        layers.append({"mark": {"type": "area", "opacity": 0.3}, "encoding": ends})
+        layers.append(_vega.layer("area", _vega.between("y", _number("low")), opacity=0.3))
     layers.append({"mark": "line", "encoding": {"y": _number("value")}})
-    return {
-        "$schema": _SCHEMA,
-        "title": title,
-        "width": _WIDTH,
-        "data": {"values": values},
-        "encoding": {"x": {"field": "place", "type": "quantitative", "title": name}},
-        "layer": layers,
-    }
+    encoding = {"x": _vega.number("place", title=name)}
+    return _vega.chart(title, values, width=_WIDTH, encoding=encoding, layer=layers)
 
 
 def _places(domain: Domain | None, n: int) -> tuple[str, list[float]]:
@@ -146,4 +130,4 @@ def _places(domain: Domain | None, n: int) -> tuple[str, list[float]]:
 
 
 def _number(name: str) -> dict[str, Any]:
-    return {"field": name, "type": "quantitative", "title": "value"}
+    return _vega.number(name, title="value")

@@ -280,13 +280,8 @@ class Rows(Axis):
         return (self.name, self.n, self.m, fingerprint(m.indptr, m.indices, m.data))
 
 
-class Gram(Axis):
-    """A Gram matrix alone, written out: for optimisation, not for answers."""
-
-    name = "gram"
-
-    def __init__(self, V: Array) -> None:
-        self.V, self.n, self.m = V, len(V), len(V)
+class GramOnly(Axis):
+    """A Gram matrix alone: for optimisation, not for answers."""
 
     def answers(self, x: NDArray[Any]) -> NDArray[Any]:
         """There are no queries behind it."""
@@ -295,6 +290,15 @@ class Gram(Axis):
     def row(self, index: int) -> Array:
         """There are no queries behind it."""
         raise NotImplementedError
+
+
+class Gram(GramOnly):
+    """A Gram matrix that is written out."""
+
+    name = "gram"
+
+    def __init__(self, V: Array) -> None:
+        self.V, self.n, self.m = V, len(V), len(V)
 
     def gram_rows(self, y: Array) -> Array:
         """Multiply."""

@@ -46,7 +46,7 @@ from discreet.release._counts import Counts
 from discreet.release._marginals import Cells
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._queries import Kron, Query, Sum
-from discreet.release._questions import Course, Question
+from discreet.release._questions import Course, OfQuery
 from discreet.release._workload import Marginals
 
 Array = NDArray[np.float64]
@@ -85,7 +85,7 @@ class Ladder:
 
 
 @dataclass(frozen=True)
-class Refinement(Question):
+class Refinement(OfQuery):
     """A query's value with the noise of the next level of its ladder."""
 
     query: Query
@@ -111,22 +111,10 @@ class Refinement(Question):
         """Return the refined values."""
         return np.asanyarray(self.ladder.noise(self.position) + self.exact(counts))
 
-    def exact(self, counts: Counts) -> NDArray[Any]:
-        """Return the query's value."""
-        return self.query.apply(counts)
-
-    def moves(self) -> tuple[int, int, int]:
-        """Return the sensitivities of the query."""
-        return self.query.norms(self.neighbours)
-
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return ‖qx − qy‖₁/Δ."""
         gap = np.abs(self.exact(x) - self.exact(y)).sum()
         return Fraction(int(gap), self.query.l1_sensitivity(self.neighbours))
-
-    def blank(self) -> NDArray[Any]:
-        """Return zeros."""
-        return np.zeros(self.query.rows, dtype=np.int64)
 
     def record(self) -> dict[str, Any]:
         """Return the scale of this level's noise."""

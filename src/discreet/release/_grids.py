@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 
 from discreet.errors import Hint, ParameterError
 from discreet.release._counts import fitting
-from discreet.release._mechanism import Job, Mechanism
+from discreet.release._mechanism import Job, Sized
 from discreet.release._price import variance
-from discreet.release._queries import Levels, groups
+from discreet.release._queries import groups
 from discreet.release._questions import Course, Measurement
 
 Array = NDArray[np.float64]
 _ALPHA = Fraction(1, 2)
 
 
-class _Grid(Mechanism):
+class _Grid(Sized):
     """What both grids share."""
 
     def __init__(
@@ -47,14 +47,7 @@ class _Grid(Mechanism):
                 hint=Hint("method", "tree-adaptive"),
             )
         fitting(job.workload.shape)
-        if total != "private" and not (isinstance(total, int) and total >= 0):
-            raise ParameterError('total must be "private" or a public number of records')
-        self.total = total
-        self.total_share = Fraction(round(total_share * 1000), 1000)
-        if total == "private" and not 0 < self.total_share < 1:
-            raise ParameterError(
-                "total_share must lie between 0 and 1", hint=Hint("total_share", 0.05)
-            )
+        self._read_total(total, total_share, 0.05)
 
     def _scale(self, share: Fraction) -> float:
         """ε of a share; for Gaussian noise the ε whose Laplace noise is as wide."""
@@ -63,26 +56,11 @@ class _Grid(Mechanism):
 
     def _measured(self, labels: NDArray[np.int64], share: Fraction, label: str) -> Measurement:
         count = int(labels.max()) + 1
-        return Measurement.priced(
-            groups(labels.ravel(), count), self.job.price, self.job.neighbours, share, label
-        )
-
-    def _size(self) -> Course:
-        """Buy the number of records, or take it as given; return it and what is left."""
-        if self.total != "private":
-            return float(self.total), Fraction(1)
-        shape = self.job.workload.shape
-        side = 1 << max((n - 1).bit_length() for n in shape)
-        y = yield Measurement.priced(
-            Levels(shape, ((1, side),)), self.job.price, self.job.neighbours, self.total_share,
-            "total",
-        )  # fmt: skip
-        return max(1.0, float(y[0])), 1 - self.total_share
+        return self.job.measurement(groups(labels.ravel(), count), share, label)
 
     def describe(self) -> str:
         """Say how the number of records is known."""
-        how = "bought" if self.total == "private" else "public"
-        return f"{self.method}: the number of records {how}"
+        return f"{self.method}: the number of records {self._known}"
 
 
 class UniformGrid(_Grid):

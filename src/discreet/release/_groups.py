@@ -35,7 +35,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._queries import Query
-from discreet.release._questions import Course, Measurement, Unprotected
+from discreet.release._questions import Course, Unprotected
 
 Array = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ class CountOfCounts(Mechanism):
         for summed in (True, False) if regions else (False,):
             query = Sizes(self.shape, self.view, summed, int(numbers.sum()))
             label = "all regions" if summed else "regions"
-            y = yield Measurement.priced(query, job.price, job.neighbours, share, label)
+            y = yield job.measurement(query, share, label)
             held = np.array([numbers.sum()]) if summed else np.asarray(numbers)
             parts.append([self._sorted(part, int(g)) for part, g in
                           zip(self._split(y, held), held, strict=True)])  # fmt: skip
@@ -205,15 +205,3 @@ class CountOfCounts(Mechanism):
     def describe(self) -> str:
         """Name the unit."""
         return "count-of-counts: members are protected, numbers of groups are public"
-
-
-def earth_mover(x: NDArray[Any], y: NDArray[Any]) -> float:
-    """Return Σ|C − Ĉ|: how many members have to move (the metric of the literature)."""
-    return float(np.abs(np.cumsum(x, axis=-1) - np.cumsum(y, axis=-1)).sum())
-
-
-def member_moved(x: Counts, region: int | None, size: int, by: int) -> Counts:
-    """Return a neighbour: one group of a size becomes one larger or smaller (for audits)."""
-    at = (size,) if region is None else (region, size)
-    to = (size + by,) if region is None else (region, size + by)
-    return x.moved((at, -1), (to, 1))

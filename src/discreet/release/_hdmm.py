@@ -94,9 +94,8 @@ class UnionStrategy(Mechanism):
 
     @property
     def _measurements(self) -> list[Measurement]:
-        job = self.job
         return [
-            Measurement.priced(part.query, job.price, job.neighbours, share, f"product {i}")
+            self.job.measurement(part.query, share, f"product {i}")
             for i, (part, share) in enumerate(zip(self.parts, self.shares, strict=True))
         ]
 

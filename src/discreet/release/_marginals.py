@@ -56,7 +56,7 @@ from discreet.release._counts import LARGEST, Counts, fitting, widened
 from discreet.release._mechanism import Job, Mechanism, Strategy
 from discreet.release._price import drawn, variance
 from discreet.release._queries import Factor, Kron, Sum, along
-from discreet.release._questions import Course, Measurement, Question
+from discreet.release._questions import Course, Measurement, OfQuery
 from discreet.release._workload import Marginals
 
 Array = NDArray[np.float64]
@@ -104,7 +104,7 @@ def helmert(n: int) -> Helmert:
 
 
 @dataclass(frozen=True)
-class Contrasts(Question):
+class Contrasts(OfQuery):
     """All Helmert contrasts of one residual, row by row with its own noise.
 
     Guarantee: ρ-zCDP with ρ = P/(2σ²), exactly as derived above; rows are independent and
@@ -135,12 +135,8 @@ class Contrasts(Question):
         """Distances are squares."""
         return rows**2
 
-    def blank(self) -> NDArray[Any]:
-        """Return zeros."""
-        return np.zeros(self.query.rows, dtype=np.int64)
-
     @property
-    def query(self) -> Kron:
+    def query(self) -> Kron:  # type: ignore[override]  # a property for an attribute
         """The integer contrasts, unweighted."""
         return Kron([helmert(n) if i in self.axes else Sum(n) for i, n in enumerate(self.sizes)])
 
@@ -175,14 +171,6 @@ class Contrasts(Question):
         ]  # fmt: skip
         # the draws stay as they come, so that a mark of test noise survives
         return np.asanyarray(np.concatenate(parts)[np.argsort(order, kind="stable")] + rows)
-
-    def exact(self, counts: Counts) -> NDArray[Any]:
-        """Return the contrasts, unweighted."""
-        return self.query.apply(counts)
-
-    def moves(self) -> tuple[int, int, int]:
-        """Return the sensitivities of the contrasts."""
-        return self.query.norms(self.neighbours)
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return Σ (gΔ)²/4^o over P/σ²."""
@@ -418,8 +406,7 @@ class WeightedMarginals(_Tables):
 
     def _measurement(self, axes: Axes, share: Fraction) -> Measurement:
         factors = [Cells(n) if i in axes else Sum(n) for i, n in enumerate(self.sizes)]
-        label = f"marginal {list(axes)}"
-        return Measurement.priced(Kron(factors), self.job.price, self.job.neighbours, share, label)
+        return self.job.measurement(Kron(factors), share, f"marginal {list(axes)}")
 
     def _eigenvalues(self, laws: dict[Axes, float]) -> dict[Axes, float]:
         """Precision of each residual space: Σ over measured supersets of ∏_{i∉a} n_i/variance."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,10 +11,11 @@ from numpy.typing import NDArray
 
 from discreet import privacy as p
 from discreet._dataclass import dataclass
+from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST
 from discreet.release._price import Price
-from discreet.release._queries import Query
+from discreet.release._queries import Levels, Query
 from discreet.release._questions import Course, Measurement
 from discreet.release._workload import Workload
 
@@ -25,6 +27,12 @@ class Job:
     workload: Workload
     price: Price
     neighbours: Neighbours
+
+    def measurement(
+        self, query: Query, share: Fraction | None = None, label: str = ""
+    ) -> Measurement:
+        """Return the measurement that costs this share of the price, or, alone, all of it."""
+        return Measurement.priced(query, self.price, self.neighbours, share, label)
 
 
 class Mechanism(ABC):
@@ -77,6 +85,32 @@ class Mechanism(ABC):
         return self.job.workload.answers(estimate)
 
 
+class Sized(Mechanism):
+    """A mechanism that must know how many records there are: it buys the number, or is told."""
+
+    def _read_total(self, total: int | str, share: float, example: float) -> None:
+        if total != "private" and not (isinstance(total, int) and total >= 0):
+            raise ParameterError('total must be "private" or a public number of records')
+        self.total, self.total_share = total, Fraction(round(share * 1000), 1000)
+        if total == "private" and not 0 < self.total_share < 1:
+            raise ParameterError(
+                "total_share must lie between 0 and 1", hint=Hint("total_share", example)
+            )
+
+    @property
+    def _known(self) -> str:
+        return "bought" if self.total == "private" else "public"
+
+    def _size(self) -> Course:
+        """Buy the number of records, or take it as given; return it and what is left."""
+        if self.total != "private":
+            return float(self.total), Fraction(1)
+        shape = self.job.workload.shape
+        side = 1 << max((n - 1).bit_length() for n in shape)
+        y = yield self.job.measurement(Levels(shape, ((1, side),)), self.total_share, "total")
+        return max(1.0, float(y[0])), 1 - self.total_share
+
+
 class Strategy(Mechanism):
     """One integer matrix, measured once, inverted by least squares.
 
@@ -99,9 +133,7 @@ class Strategy(Mechanism):
     @property
     def measurement(self) -> Measurement:
         """The one question."""
-        return Measurement.priced(
-            self.query, self.job.price, self.job.neighbours, label=self.describe()
-        )
+        return self.job.measurement(self.query, label=self.describe())
 
     @property
     def loss(self) -> p.PrivacyLoss:

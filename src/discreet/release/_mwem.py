@@ -21,7 +21,6 @@ once.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -29,9 +28,9 @@ from numpy.typing import NDArray
 
 from discreet.errors import Hint, ParameterError
 from discreet.release._counts import fitting
-from discreet.release._mechanism import Job, Mechanism
-from discreet.release._queries import Answers, Levels
-from discreet.release._questions import Choice, Course, Measurement
+from discreet.release._mechanism import Job, Sized
+from discreet.release._queries import Answers
+from discreet.release._questions import Choice, Course
 
 Array = NDArray[np.float64]
 
@@ -39,7 +38,7 @@ NEVER = 1 << 50
 """Handicap of a query that was chosen before."""
 
 
-class Mwem(Mechanism):
+class Mwem(Sized):
     """Multiplicative weights on badly answered queries."""
 
     method: ClassVar[str] = "mwem"
@@ -68,29 +67,14 @@ class Mwem(Mechanism):
                 "rounds must be at least 1 and at most the number of queries",
                 hint=Hint("rounds", 4),
             )
-        if total != "private" and not (isinstance(total, int) and total >= 0):
-            raise ParameterError('total must be "private" or a public number of records')
-        self.rounds, self.passes, self.total = rounds, passes, total
-        self.total_share = Fraction(round(total_share * 1000), 1000)
-        if total == "private" and not 0 < self.total_share < 1:
-            raise ParameterError(
-                "total_share must lie between 0 and 1", hint=Hint("total_share", 0.1)
-            )
+        self.rounds, self.passes = rounds, passes
+        self._read_total(total, total_share, 0.1)
 
     def course(self) -> Course:
         """Measure the total, then choose, measure and correct."""
         job, workload = self.job, self.job.workload
-        rest = Fraction(1)
-        if self.total == "private":
-            side = 1 << max((n - 1).bit_length() for n in workload.shape)
-            y = yield Measurement.priced(
-                Levels(workload.shape, ((1, side),)), job.price, job.neighbours, self.total_share,
-                "total",
-            )  # fmt: skip
-            size, rest = max(1.0, float(y[0])), rest - self.total_share
-        else:
-            size = max(1.0, float(self.total))
-        share = rest / (2 * self.rounds)
+        size, rest = yield from self._size()
+        size, share = max(1.0, size), rest / (2 * self.rounds)
         x = np.full(workload.cells, size / workload.cells)
         handicap = np.zeros(workload.queries, dtype=np.int64)
         known: list[tuple[NDArray[np.bool_], float]] = []
@@ -102,17 +86,14 @@ class Mwem(Mechanism):
             )  # fmt: skip
             row = int(chosen[0])
             handicap[row] = NEVER
-            y = yield Measurement.priced(
-                Answers(workload, row), job.price, job.neighbours, share, f"round {i}: its answer"
-            )
+            y = yield job.measurement(Answers(workload, row), share, f"round {i}: its answer")
             known.append((workload.row(row).ravel() > 0, float(y[0])))
             x = reweighted(x, known, size, self.passes)
         return x.reshape(workload.shape)
 
     def describe(self) -> str:
         """Name rounds and what is known."""
-        how = "bought" if self.total == "private" else "public"
-        return f"mwem: {self.rounds} rounds, the number of records {how}"
+        return f"mwem: {self.rounds} rounds, the number of records {self._known}"
 
 
 def reweighted(

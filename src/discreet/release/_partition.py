@@ -37,7 +37,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
-from discreet import privacy as p
 from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
@@ -46,14 +45,14 @@ from discreet.release._counts import Counts, fitting
 from discreet.release._hierarchy import GRID, best_levels
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._queries import Grouped, Levels
-from discreet.release._questions import Course, Measurement, Question, alike
+from discreet.release._questions import Course, Proved, alike
 from discreet.release._workload import Workload
 
 _FREE = 64
 
 
 @dataclass(frozen=True)
-class Partition(Question):
+class Partition(Proved):
     """The cheapest partition into buckets, by noisy costs (proof above)."""
 
     cells: int
@@ -86,11 +85,6 @@ class Partition(Question):
         moved = self.reach(length) + self.reach(self.width)
         changes = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
         return noise.DiscreteLaplace(max(1, moved * changes) / self.epsilon)
-
-    @property
-    def loss(self) -> p.PrivacyLoss:
-        """ε₁, pure."""
-        return p.Pure(self.epsilon).under(self.neighbours)
 
     def costs(self, counts: Counts) -> dict[int, NDArray[Any]]:
         """Return n·dev of every bucket, exactly. PRIVATE."""
@@ -213,9 +207,7 @@ class Dawa(Mechanism):
             for w, side in zip(weights, sides, strict=True)
         )
         query = Grouped(labels.astype(np.int64), Levels((count,), levels))
-        y = yield Measurement.priced(
-            query, price, self.job.neighbours, 1 - self.share, f"{count} buckets"
-        )
+        y = yield self.job.measurement(query, 1 - self.share, f"{count} buckets")
         pools, precisions = _tree.pooled(
             query.inner.split(y), [s for _, s in levels], [1 / w**2 for w, _ in levels]
         )

@@ -36,7 +36,7 @@ _COARSEST = 256
 _STARTS = 4
 
 
-class Mixture(Axis):
+class Mixture(_factors.GramOnly):
     """A weighted sum of Gram matrices over one axis (an axis of a union of products)."""
 
     name = "mixture"
@@ -50,14 +50,6 @@ class Mixture(Axis):
         self.scale = largest
         self.parts = [(weight / largest, axis) for weight, axis in merged.values()]
         self.n, self.m = self.parts[0][1].n, sum(axis.m for _, axis in self.parts)
-
-    def answers(self, x: NDArray[Any]) -> NDArray[Any]:
-        """A mixture is a Gram matrix only."""
-        raise NotImplementedError
-
-    def row(self, index: int) -> Array:
-        """A mixture is a Gram matrix only."""
-        raise NotImplementedError
 
     def gram_rows(self, y: Array) -> Array:
         """Sum of the parts."""

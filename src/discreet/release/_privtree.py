@@ -32,7 +32,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
-from discreet import privacy as p
 from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
@@ -40,13 +39,13 @@ from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._price import variance
 from discreet.release._queries import block_sums, groups
-from discreet.release._questions import Course, Measurement, Question, alike
+from discreet.release._questions import Course, Proved, alike
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Growth(Question):
+class Growth(Proved):
     """The split decisions of a tree over the domain, depth by depth (proof above)."""
 
     shape: tuple[int, ...]
@@ -75,11 +74,6 @@ class Growth(Question):
     def bias(self) -> int:
         """δ, rounded up to an integer."""
         return math.ceil(float(self.scale) * math.log(self.branching) * (1 + 1e-12))
-
-    @property
-    def loss(self) -> p.PrivacyLoss:
-        """ε, pure."""
-        return p.Pure(self.epsilon).under(self.neighbours)
 
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return one decision for each node that exists, in order of depth."""
@@ -213,10 +207,8 @@ class PrivTree(Mechanism):
         for top, part in [*tops, (1, 1 - taken)]:
             nodes = _above(labels, sides, top, shape)
             count = int(nodes.max()) + 1
-            asked = Measurement.priced(
-                groups(nodes[labels.ravel()], count), job.price, job.neighbours, rest * part,
-                f"{count} leaves" if top == 1 else f"{count} nodes of side {top}",
-            )  # fmt: skip
+            label = f"{count} leaves" if top == 1 else f"{count} nodes of side {top}"
+            asked = job.measurement(groups(nodes[labels.ravel()], count), rest * part, label)
             y.append(np.asarray((yield asked), dtype=np.float64))
             levels.append(nodes)
             noisy.append(variance(asked.law))

@@ -79,8 +79,37 @@ class Question(ABC):
         return Fraction(self.loss.top if price.pure else self.loss.rho)
 
 
+class OfQuery(Question):
+    """A question about the integers of one query."""
+
+    query: Query
+
+    def exact(self, counts: Counts) -> NDArray[Any]:
+        """Return Ax."""
+        return self.query.apply(counts)
+
+    def moves(self) -> tuple[int, int, int]:
+        """Return the sensitivities of A."""
+        return self.query.norms(self.neighbours)
+
+    def blank(self) -> NDArray[Any]:
+        """Return zeros."""
+        return np.zeros(self.query.rows, dtype=np.int64)
+
+
+class Proved(Question):
+    """A question whose own proof gives it a pure ε."""
+
+    epsilon: Fraction
+
+    @property
+    def loss(self) -> p.PrivacyLoss:
+        """ε, pure."""
+        return p.Pure(self.epsilon).under(self.neighbours)
+
+
 @dataclass(frozen=True)
-class Measurement(Question):
+class Measurement(OfQuery):
     """Ax plus independent integer noise of one law.
 
     Guarantee: Pr[Ax+Z = y]/Pr[Ax'+Z = y] ≤ e^{‖Ax−Ax'‖₁/scale} for discrete Laplace noise; Rényi
@@ -120,14 +149,6 @@ class Measurement(Question):
         # the draw comes first, so that a mark of test noise survives
         return np.asanyarray(drawn(self.law, self.query.rows) + self.exact(counts))
 
-    def exact(self, counts: Counts) -> NDArray[Any]:
-        """Return Ax."""
-        return self.query.apply(counts)
-
-    def moves(self) -> tuple[int, int, int]:
-        """Return the sensitivities of A."""
-        return self.query.norms(self.neighbours)
-
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return ‖Ax−Ay‖₁/Δ₁ or ‖Ax−Ay‖²/Δ₂²."""
         gap = (self.query.apply(x) - self.query.apply(y)).astype(object)
@@ -138,10 +159,6 @@ class Measurement(Question):
     def most(self, rows: int) -> int:
         """Distances of Gaussian noise are squares."""
         return rows if isinstance(self.law, noise.DiscreteLaplace) else rows**2
-
-    def blank(self) -> NDArray[Any]:
-        """Return zeros."""
-        return np.zeros(self.query.rows, dtype=np.int64)
 
     def record(self) -> dict[str, Any]:
         """Return law, number of rows and sensitivities."""
@@ -299,7 +316,7 @@ def _alone(question: Question, asked: list[Any], price: Price) -> bool:
 
 
 @dataclass(frozen=True)
-class Unprotected(Question):
+class Unprotected(OfQuery):
     """Exact numbers that the owner has declared to be unprotected.
 
     Guarantee: none for these numbers. Whatever else is promised holds between neighbours
@@ -325,10 +342,6 @@ class Unprotected(Question):
         """Return the exact numbers."""
         return self.exact(counts)
 
-    def exact(self, counts: Counts) -> NDArray[Any]:
-        """Return the exact numbers."""
-        return self.query.apply(counts)
-
     def moves(self) -> tuple[int, int, int]:
         """Neighbours agree on them."""
         return 0, 0, 0
@@ -337,10 +350,6 @@ class Unprotected(Question):
         """Return 0 for neighbours that agree, 2 for others."""
         same = bool((self.exact(x) == self.exact(y)).all())
         return Fraction(0 if same else 2)
-
-    def blank(self) -> NDArray[Any]:
-        """Return zeros."""
-        return np.zeros(self.query.rows, dtype=np.int64)
 
     def record(self) -> dict[str, Any]:
         """Say what is unprotected."""

@@ -52,7 +52,7 @@ from discreet.release._marginals import Cells
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._price import Price
 from discreet.release._queries import Kron, Query, Sum
-from discreet.release._questions import Choice, Course, Measurement, conduct
+from discreet.release._questions import Choice, Course, conduct
 from discreet.release._workload import Marginals, Workload
 
 Array = NDArray[np.float64]
@@ -252,7 +252,7 @@ class SyntheticRecords(Mechanism):
         sigma = 0.0
         for i in range(d):
             query = Kron([Cells(n) if k == i else Sum(n) for k, n in enumerate(self.shape)])
-            asked = Measurement.priced(query, job.price, job.neighbours, share, f"attribute {i}")
+            asked = job.measurement(query, share, f"attribute {i}")
             noisy.append(np.asarray((yield asked), dtype=np.float64))
             sigma = asked.law.std
         size = max(1.0, float(np.mean([y.sum() for y in noisy])))
@@ -282,18 +282,13 @@ class SyntheticRecords(Mechanism):
             left = [c for c in left if cells_of(model.sizes, [*chosen, c]) <= MOST_CELLS]
             if not left:
                 break
-            blank = Measurement.priced(
-                Tables(model.maps, model.sizes, left[:1]), job.price, job.neighbours, measuring
-            )
-            sigma = blank.law.std
+            sigma = job.measurement(Tables(model.maps, model.sizes, left[:1]), measuring).law.std
             drawn = tree.draw(bags, max(1, min(round(model.records), _SAMPLE)))
             pick = yield self._choice(model, drawn, left, sigma=sigma, share=selection, r=r)
             pair = left.pop(int(pick[0]))
             chosen.append(pair)
             query = Tables(model.maps, model.sizes, [pair])
-            y = yield Measurement.priced(
-                query, job.price, job.neighbours, measuring, f"attributes {pair}"
-            )
+            y = yield job.measurement(query, measuring, f"attributes {pair}")
             shape = (model.sizes[pair[0]], model.sizes[pair[1]])
             values = np.asarray(y, dtype=np.float64).reshape(shape)
             model = model.with_table(Table(pair, values, np.full(shape, sigma)))

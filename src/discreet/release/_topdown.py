@@ -101,8 +101,7 @@ class TopDown(Mechanism):
         return Kron([Cells(self.shape[0]) if areas else Sum(self.shape[0]), *rest])
 
     def _asked(self, *, areas: bool, cells: bool, share: Fraction, label: str) -> Measurement:
-        query = self._query(areas=areas, cells=cells)
-        return Measurement.priced(query, self.job.price, self.job.neighbours, share, label)
+        return self.job.measurement(self._query(areas=areas, cells=cells), share, label)
 
     def _totals(self) -> Course:
         """Return area totals (whole, adding up) and what is left of the price."""

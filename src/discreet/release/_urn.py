@@ -38,13 +38,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import noise
-from discreet import privacy as p
 from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
-from discreet.release._questions import Course, Question, alike
+from discreet.release._questions import Course, Proved, alike
 
 _GRID = 1 << 20
 _MOST = 1 << 22
@@ -61,7 +60,7 @@ def prior(draws: int, epsilon: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True)
-class Urn(Question):
+class Urn(Proved):
     """Origins drawn for every destination."""
 
     shape: tuple[int, ...]
@@ -74,11 +73,6 @@ class Urn(Question):
         """Prior of every origin of a destination with so many draws."""
         sides = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
         return prior(draws, self.epsilon / sides)
-
-    @property
-    def loss(self) -> p.PrivacyLoss:
-        """ε, pure."""
-        return p.Pure(self.epsilon).under(self.neighbours)
 
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return how often each origin was drawn for each destination."""

@@ -6,12 +6,12 @@ same key. Of public tables they ask whether a value is listed.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from discreet import policy as pol
+from discreet._dataclass import replace
 from discreet.errors import UnsupportedQueryError
 from discreet.plan import Scan, Scope, build, expr
 from discreet.sql._joins import open_text, same_rows

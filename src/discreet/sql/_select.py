@@ -461,7 +461,7 @@ class Select:
                     raise QueryError("GROUP BY cannot hold an aggregate")
                 expr = rows.expr(value, "GROUP BY")
                 check_length(expr, value)
-                key = assembly.group(name, expr, value.sql())
+                key = assembly.group(name, expr, value.sql)
                 names[key.name] = None
             assembly.levels[tuple(names)] = None
 

@@ -27,6 +27,7 @@ MAX_LENGTH: Final = 20_000
 MAX_NESTING: Final = 60
 _KEPT: Final = frozenset({"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT"})
 _HALF: Final = re.compile("[\0\ud800-\udfff]")
+_BRACKETS: Final = re.compile(r"[()\[\]]")
 _CHAINS: Final = (exp.And, exp.Or)
 _WORDS: Final = re.compile("[A-Z][a-z]*")
 INFIX: Final[dict[type[exp.Expr], str]] = {
@@ -207,8 +208,8 @@ def _check_text(text: str) -> None:
     if _HALF.search(text):
         raise QueryError("the question holds a NUL or half of a surrogate pair")
     depth = deepest = 0
-    for c in text:
-        depth += (c in "([") - (c in ")]")
+    for bracket in _BRACKETS.findall(text):
+        depth += 1 if bracket in "([" else -1
         deepest = max(deepest, depth)
     if deepest > MAX_NESTING:
         raise too_deep()

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from discreet import engines
 from discreet import policy as pol
+from discreet._text import quoted
 from discreet.audit import Report, Sample, check_engine
 from discreet.errors import ParameterError, SchemaError
 
@@ -101,9 +102,6 @@ def _schema(url: str) -> Iterator[Opener]:
 
 
 def _fill(connection: Any, held: Sample) -> None:
-    def quoted(name: str) -> str:
-        return '"' + name.replace('"', '""') + '"'
-
     for table, types in held.types.items():
         columns = ", ".join(f"{quoted(c)} {kind}" for c, kind in types.items())
         connection.execute(f"CREATE TABLE {quoted(table)} ({columns})".encode())

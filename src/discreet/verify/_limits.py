@@ -22,13 +22,21 @@ units hold, provided that ties in O are between rows that agree in all columns
 carried on. So columns that the order does not determine cannot be named above.
 A window over anything else, or a private join on anything but units, mixes
 units: no later limit undoes that (``mixed``).
+
+What is remembered
+------------------
+A statement is followed from its innermost SELECT outward. Where that is a base, the first
+steps are a function of the base's words, the dialect and what is declared of its
+table: nothing else has been seen yet. They are taken once, and a later statement goes
+on from where they led. No literal is left out of the words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from discreet._dataclass import dataclass
 from discreet.verify._domain import INF, INTEGERS, Number, Value, column
@@ -123,6 +131,21 @@ class Statement:
     def token(self) -> int:
         self.next += 1
         return self.next
+
+    def begin(self, base: Select) -> tuple[_Rows, list[Value] | None]:
+        """Take the first steps of a statement, as far as its base."""
+        inner = base.source.source
+        name = inner.source.source if isinstance(inner, Select) else None
+        table = self.tables.get(name) if isinstance(name, str) else None
+        if not isinstance(name, str) or table is None:
+            raise Unproven("a table that was not declared")
+        columns = tuple(table.columns.items())
+        declared = (table.unit, table.public, table.computed, table.owner)
+        known, rows, group = _begun(base, self.dialect, name, columns, declared)
+        self.next, self.rules.work = known.next, known.rules.work
+        self.made, self.origins = known.made.copy(), known.origins.copy()
+        self.sums, self.units = known.sums.copy(), known.units.copy()
+        return rows, group
 
     def readings(self, select: Select) -> tuple[Reading, ...]:
         """Prove the statement and read its result columns back."""
@@ -317,7 +340,10 @@ class Statement:
     def source(self, source: From, *, fenced: bool = False) -> _Rows:
         alias = source.alias
         if isinstance(source.source, Select):
-            rows, group, _ = self.select(source.source)
+            if source.source.base and not self.next:
+                rows, group = self.begin(source.source)
+            else:
+                rows, group, _ = self.select(source.source)
             columns = tuple((alias, name, v) for _, name, v in rows.columns)
             if group is None:
                 return rows._replace(columns=columns)
@@ -504,6 +530,20 @@ class Statement:
             if columns and {(table, c) for c in columns} <= found
         ]  # fmt: skip
         return min(known, default=INF)
+
+
+@lru_cache(256)
+def _begun(
+    base: Select,
+    dialect: str,
+    name: str,
+    columns: tuple[tuple[str, str], ...],
+    declared: tuple[Any, ...],
+) -> tuple[Statement, _Rows, list[Value] | None]:
+    """Follow a base: where a statement stands then, its rows and its groups."""
+    statement = Statement(dialect, {name: Table(dict(columns), *declared)}, {})
+    rows, group, _ = statement.select(base)
+    return statement, rows, group
 
 
 def _all(values: list[Value]) -> Tokens:

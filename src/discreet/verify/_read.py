@@ -7,16 +7,20 @@ is refused; so is a mix of bit and arithmetic operators without parentheses,
 whose precedence engines do not agree on.
 
 Equal expressions are one and the same :class:`Node`, so that a fact about an
-expression is found again by identity wherever the expression stands.
+expression is found again by identity wherever the expression stands in a SELECT.
+
+A *base* is a subquery of two SELECTs over one table: where raw columns become codes. Most
+questions about a table have one of a few, so what its words mean is read once.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from functools import lru_cache
 from typing import Any, Final, NoReturn, Protocol
 
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 
 PRIME: Final = 2**31 - 1
 """Modulus of the ranking: coefficients that stand as placeholders lie below it."""
@@ -77,6 +81,8 @@ _BOUNDS: Final = _ENDS | _COMPARISONS | _TESTS | {"AND", "OR"}
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _SELECTS: Final = 200
 _DEPTH: Final = 60
+_LONGEST: Final = 4_000
+"""Words of a base that is remembered."""
 
 
 class Unproven(Exception):  # noqa: N818 - internal; leaves the package as an error of the tree
@@ -123,11 +129,15 @@ class Select:
     group: tuple[Node, ...]
     fence: bool
     """Whether it ends with ``OFFSET 0``: nothing from above is moved below it."""
+    base: bool = False
+    """Whether it is a base, and one and the same object wherever its words stand."""
 
 
 def read(sql: str, dialect: str = "duckdb") -> Select:
     """Read one statement, whole."""
-    return _Reader(sql, dialect).statement()
+    return _Reader(
+        [text for _, text, _ in _scan(sql, dialect)], spark=dialect == "spark"
+    ).statement()
 
 
 class Numbers(Protocol):
@@ -187,16 +197,22 @@ def _kind(text: str) -> str:
     return "hole" if first == ":" and len(text) > 1 else text
 
 
+@lru_cache(256)
+def _base(words: tuple[str, ...], *, spark: bool) -> Select:
+    """Read the words of a base: alone they mean what they mean in any statement."""
+    return replace(_Reader(list(words), spark=spark).statement(), base=True)
+
+
 class _Reader:
-    def __init__(self, sql: str, dialect: str) -> None:
-        self.spark = dialect == "spark"
-        self.texts = [text for _, text, _ in _scan(sql, dialect)]
-        kinds = {text: _kind(text) for text in set(self.texts)}
-        if self.spark and "div" in kinds:
+    def __init__(self, texts: list[str], *, spark: bool) -> None:
+        self.spark = spark
+        kinds = {text: _kind(text) for text in set(texts)}
+        if spark and "div" in kinds:
             kinds["div"] = "div"
         # room to look ahead
-        self.kinds = [*[kinds[text] for text in self.texts], *["end"] * 4]
-        self.texts += [""] * 4
+        self.kinds = [*[kinds[text] for text in texts], *["end"] * 4]
+        self.texts = [*texts, *[""] * 4]
+        self.begun = [i for i, kind in enumerate(self.kinds) if kind == "SELECT"]
         self.at = 0
         self.depth = self.selects = 0
         self.known: dict[tuple[Any, ...], Node] = {}
@@ -295,7 +311,12 @@ class _Reader:
 
     def source(self) -> From:
         if self.take("("):
-            inner = self.select()
+            end = self.base()
+            if end is None:
+                inner = self.select()
+            else:
+                inner = _base(tuple(self.texts[self.at : end]), spark=self.spark)
+                self.at = end
             self.need(self.take(")") and self.take("AS"))
             return From(inner, self.name())
         parts, texts = [], []
@@ -305,6 +326,21 @@ class _Reader:
             if not self.take("."):
                 break
         return From(".".join(texts), self.name() if self.take("AS") else parts[-1])
+
+    def base(self) -> int | None:
+        """Where a base ends that begins here: one more SELECT inside, and no join."""
+        inside = bisect_right(self.begun, self.at)
+        if self.begun[inside - 1] != self.at or inside == len(self.begun):
+            return None
+        after = self.begun[inside + 1] if inside + 1 < len(self.begun) else len(self.texts)
+        depth = 1
+        for end in range(self.at, min(after, self.at + _LONGEST)):
+            kind = self.kinds[end]
+            depth += (kind == "(") - (kind == ")")
+            if not depth:
+                alone = self.begun[inside] < end and "JOIN" not in self.kinds[self.at : end]
+                return end if alone else None
+        return None
 
     def listed(self) -> list[Node]:
         found = [self.expression()]
