@@ -49,7 +49,7 @@ CRITICAL = {
     "sensitivities": ("plan/_stability.py", "plan/_relation.py", "plan/_vectors.py",
                       "plan/_trees.py", "plan/_picks.py", "mechanisms/_lattice.py",
                       "mechanisms/_linear.py", "mechanisms/_additive.py", "plan/_disjoint.py",
-                      "plan/_joint.py", "plan/_per_unit.py"),
+                      "plan/_joint.py", "plan/_per_unit.py", "plan/_variances.py"),
     "limits": ("plan/_assemble.py", "engines/_ranking.py", "verify/_limits.py",
                "verify/_readings.py", "plan/_joins.py"),
     "verifier": ("verify/_rules.py", "verify/_operators.py", "verify/_functions.py",
