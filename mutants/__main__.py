@@ -22,6 +22,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sys
 import time
 import tomllib
@@ -35,7 +36,7 @@ from typing import Any
 import pytest
 
 from mutants._change import Mutant, compiles, mutants_of
-from mutants._suite import OPTIONS, Suite
+from mutants._suite import OPTIONS, STALLED, Suite, culprit
 
 ROOT = Path(__file__).parent.parent
 HOME = Path(os.environ.get("MUTANTS_HOME", ROOT / ".mutants"))
@@ -48,7 +49,7 @@ CRITICAL = {
     "sensitivities": ("plan/_stability.py", "plan/_relation.py", "plan/_vectors.py",
                       "plan/_trees.py", "plan/_picks.py", "mechanisms/_lattice.py",
                       "mechanisms/_linear.py", "mechanisms/_additive.py", "plan/_disjoint.py",
-                      "plan/_joint.py", "plan/_per_unit.py"),
+                      "plan/_joint.py", "plan/_per_unit.py", "plan/_variances.py"),
     "limits": ("plan/_assemble.py", "engines/_ranking.py", "verify/_limits.py",
                "verify/_readings.py", "plan/_joins.py"),
     "verifier": ("verify/_rules.py", "verify/_operators.py", "verify/_functions.py",
@@ -80,7 +81,9 @@ FILES = tuple(f for files in CRITICAL.values() for f in files)
 _NO_FUNCTION = 77
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST = 240.0
-"""Seconds of tests that a mutant meets at most, the nearest first."""
+"""Seconds of tests that a fault meets at most, the nearest first, unless a run says otherwise."""
+SEEN = ("killed", "stalled")
+"""Verdicts of a fault that tests saw: one failed, or one did not end."""
 TESTS = ("tests/unit", "tests/ledger", "tests/adversarial", "tests/conformance",
          "tests/statistical", "tests/docs", "src")  # fmt: skip
 
@@ -211,10 +214,13 @@ def chart(suite: Suite) -> None:
         with MAP.open("a", encoding="utf-8") as out:
             out.write(json.dumps(row) + "\n")
 
-    for file, group in groupby(new, key=lambda name: name.split("::")[0]):
-        names = list(group)  # a process for each file: what one remembers is no other's
-        code, words = suite.forked(lambda n=names: suite.traced(n, frozenset(FILES), keep), 3600)
-        print(f"map: {file} {len(names)} tests, {code} {words if code else ''}", flush=True)
+    if not new:
+        return
+    with suite.tracing(frozenset(FILES)):
+        for file, group in groupby(new, key=lambda name: name.split("::")[0]):
+            names = list(group)  # a process for each file: what one remembers is no other's
+            code, words = suite.forked(lambda n=names: suite.traced(n, keep), 3600)
+            print(f"map: {file} {len(names)} tests, {code} {words if code else ''}", flush=True)
 
 
 @cache
@@ -232,22 +238,23 @@ def _text(test: str, reached: Iterable[str]) -> str:
 
 
 def judge(
-    suite: Suite, mutant: Mutant, known: Chart, met: Collection[str] = ()
+    suite: Suite, mutant: Mutant, known: Chart, met: Collection[str] = (), most: float = _MOST
 ) -> tuple[str, str, list[str]]:
     """Plant a fault and run the tests that reach it, but for those it has met; which they were."""
     timed, total = [], 0.0
     for test, took in known.covering(mutant):
-        if test in suite.items and total + took <= _MOST and known.met(test) not in met:
+        if test in suite.items and total + took <= most and known.met(test) not in met:
             total += took
             timed.append((test, took))
     now = [known.met(test) for test, _ in timed]
     verdict, words = _asked(suite, mutant, timed, total) if timed else ("survived", "")
     if verdict == "unsound":
         known.seconds[words] = -1
-        return judge(suite, mutant, known, met)
+        return judge(suite, mutant, known, met, most)
     if verdict == "survived" and mutant.file.startswith("service/") and suite.served:
         # a service is slow to start, and each of its tests asks much of the code
-        verdict, words = _verdict(*suite.alone(mutant, _nearest(mutant, suite.served, known), 60))
+        code, words = suite.alone(mutant, _nearest(mutant, suite.served, known), 60)
+        verdict = _verdict(code)
     if verdict == "survived":
         words = f"{len(now) + len(met)} tests that reach the line"
     return verdict, words, now
@@ -264,18 +271,21 @@ def _asked(
     code, words = suite.forked(job, 30 + 5 * total)
     if code == _NO_FUNCTION:
         code, words = suite.alone(mutant, [test for test, _ in timed], total)
-    elif code == 1 and (blind := _fails_anyway(suite, timed, words)):
+    elif _verdict(code) in SEEN and (blind := _fails_anyway(suite, timed, words)):
         return "unsound", blind
-    return _verdict(code, words)
+    return _verdict(code), words
 
 
-def _verdict(code: int | None, words: str) -> tuple[str, str]:
+def _verdict(code: int) -> str:
+    """What an exit code says of a fault, once the same tests have passed without it."""
     if code == 0:
-        return "survived", words
-    if code is None:
-        return "killed", "time ran out"
-    # a failed test, a module that cannot be imported, or a crash; anything else is our own fault
-    return "killed" if code in (1, 2) or code < 0 else "unclear", words
+        return "survived"
+    if code == STALLED:
+        return "stalled"
+    # a failed test, a module that cannot be imported (4: by conftest.py), or a crash; anything
+    # else is our own fault, and a kill is the system's, for want of memory
+    crash = code < 0 and code != -signal.SIGKILL
+    return "killed" if code in (1, 2, 4) or crash else "unclear"
 
 
 def _nearest(mutant: Mutant, tests: list[str], known: Chart) -> list[str]:
@@ -285,15 +295,13 @@ def _nearest(mutant: Mutant, tests: list[str], known: Chart) -> list[str]:
 
 
 def _fails_anyway(suite: Suite, timed: list[tuple[str, float]], words: str) -> str:
-    """Name of the test that saw a fault, if the same run fails without one."""
+    """Name of a test that fails without the fault, too, in the run that seemed to see it."""
     names = [test for test, _ in timed]
-    seen = words.removeprefix("FAILED ")
-    if seen not in names:
-        return ""
-    same = timed[: names.index(seen) + 1]
+    seen = culprit(words)
+    same = timed[: names.index(seen) + 1] if seen in names else timed
     code, words = suite.forked(lambda: suite.run(same), 30 + 5 * sum(took for _, took in same))
-    failed = words.removeprefix("FAILED ")
-    return "" if code == 0 else failed if failed in names else seen
+    failed = culprit(words)
+    return "" if code == 0 else failed if failed in names else same[-1][0]
 
 
 # -- many -----------------------------------------------------------------------------
@@ -346,27 +354,31 @@ def reasons() -> dict[str, str]:
 
 
 def report(sample: list[Mutant]) -> int:
-    """Print the rate and every survivor; 1 if some have no reason."""
+    """Print the rate and every survivor; 1 if some have no reason or no verdict."""
     known, why = verdicts(), reasons()
-    judged = [m for m in sample if known.get(m.name, {}).get("verdict") in ("killed", "survived")]
-    alive = [m for m in judged if known[m.name]["verdict"] == "survived"]
-    open_ = [m for m in alive if m.name not in why]
-    counted = len(judged) - (len(alive) - len(open_))
-    print(f"{len(judged)} of {len(sample)} judged: {len(judged) - len(alive)} killed, "
-          f"{len(alive) - len(open_)} equivalent, {len(open_)} survive")  # fmt: skip
-    if counted:
+    said = {m: known.get(m.name, {}).get("verdict") for m in sample}
+    seen = [m for m in sample if said[m] in SEEN]
+    same = [m for m in sample if said[m] == "survived" and m.name in why]
+    alive = [m for m in sample if said[m] == "survived" and m.name not in why]
+    unjudged = [m for m in sample if m not in {*seen, *same, *alive}]
+    stalled = sum(said[m] == "stalled" for m in seen)
+    print(f"{len(sample)} drawn: {len(seen)} killed ({stalled} of them by a test without end), "
+          f"{len(same)} equivalent, {len(alive)} survive, {len(unjudged)} not judged")  # fmt: skip
+    if counted := len(sample) - len(same):
         from discreet.audit import clopper_pearson  # noqa: PLC0415 - the tree is on the path by now
 
-        killed = len(judged) - len(alive)
-        low, high = clopper_pearson(killed, counted, 0.025)
-        print(f"killed: {killed / counted:.1%} of those that change anything; 95 % interval of a "
-              f"random sample: {low:.1%} to {high:.1%}")  # fmt: skip
-    for mutant in alive:
+        low, high = clopper_pearson(len(seen), counted, 0.025)
+        print(f"killed: {len(seen)} of {counted} that change anything ({len(seen) / counted:.1%}), "
+              f"what was not judged among them; 95 % interval of a random sample: "
+              f"{low:.1%} to {high:.1%}")  # fmt: skip
+    for mutant in unjudged:
+        print(f"  not judged: {mutant}")
+    for mutant in (*same, *alive):
         print(f"  {mutant}\n      {why.get(mutant.name) or known[mutant.name]['words']}")
     every = {m.name for f in FILES for m in mutants_of(ROOT / "src/discreet", f)}
     for name in why.keys() - every:
         print(f"equivalent.toml: {name} is no mutant any more")
-    return 1 if open_ else 0
+    return 1 if alive or unjudged else 0
 
 
 def main() -> int:
@@ -377,6 +389,9 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="every mutant of the modules")
     parser.add_argument("--skip", type=int, default=0, help="leave out the first of the sample")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--seconds", type=float, default=_MOST, help="of tests for a fault, at most"
+    )
     parser.add_argument("--again", action="store_true", help="judge survivors anew")
     parser.add_argument("--survivors", action="store_true", help="only say what is known")
     parser.add_argument("--map", action="store_true", help="make the map of the tests anew")
@@ -397,7 +412,7 @@ def main() -> int:
 
     def work(suite: Suite) -> None:
         chart(suite)
-        judge_all(suite, sample, again=given.again)
+        judge_all(suite, sample, given.seconds, again=given.again)
 
     suite = Suite(TREE, HOME / "log.txt", work)
     if pytest.main([*OPTIONS, f"--basetemp={HOME / 'tmp'}", *given.tests], plugins=[suite]) != 0:
@@ -405,17 +420,17 @@ def main() -> int:
     return report(sample)
 
 
-def judge_all(suite: Suite, sample: list[Mutant], *, again: bool) -> None:
+def judge_all(suite: Suite, sample: list[Mutant], most: float, *, again: bool) -> None:
     """Judge every mutant that has no verdict yet."""
     known, before = Chart.read(), verdicts()
     for i, mutant in enumerate(sample, 1):
         old = before.get(mutant.name, {}).get("verdict")
-        if old == "killed" or (old and not again):
+        if old in SEEN or (old == "survived" and not again):
             continue
         began = time.monotonic()
         met = before.get(mutant.name, {}).get("met", [])
-        verdict, words, now = judge(suite, mutant, known, met)
-        if (test := words.removeprefix("FAILED ")) in known.seconds:
+        verdict, words, now = judge(suite, mutant, known, met, most)
+        if (test := culprit(words)) in known.seconds:
             known.killers.setdefault(f"{mutant.file}|{mutant.function}", []).insert(0, test)
         line = {"name": mutant.name, "file": mutant.file, "digest": digest(mutant.file),
                 "verdict": verdict, "words": words, "met": met + now}  # fmt: skip

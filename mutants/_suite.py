@@ -13,6 +13,7 @@ import builtins
 import gc
 import importlib
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import _lru_cache_wrapper
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -36,6 +37,8 @@ _ROOM = 12 << 30
 """Bytes of addresses that a fork may use: some faults ask for all the memory there is."""
 UNCLEAR = 78
 """Exit code of a run that used little processor time and did not end."""
+STALLED = 79
+"""Exit code of a run in which a test, or all of them together, used up their processor time."""
 
 
 class TooSlow(BaseException):
@@ -55,7 +58,7 @@ class Suite:
         self._caches: list[_lru_cache_wrapper[object]] = []
         self._lines = _Lines()
         self._shared: dict[int, dict[str, int]] = {}
-        self._failed = False
+        self._failed = self._slow = False
 
     # -- hooks of pytest ---------------------------------------------------------------
 
@@ -94,8 +97,8 @@ class Suite:
 
     # -- forks -------------------------------------------------------------------------
 
-    def forked(self, job: Callable[[], int], seconds: float) -> tuple[int | None, str]:
-        """Do a job in a fork; its exit code (None if time ran out) and the test that failed."""
+    def forked(self, job: Callable[[], int], seconds: float) -> tuple[int, str]:
+        """Do a job in a fork; its exit code and the test that failed."""
         child = os.fork()
         if child == 0:
             self._child(job, seconds)
@@ -106,7 +109,7 @@ class Suite:
                 with suppress(ProcessLookupError):  # a server that a test has left behind
                     os.killpg(child, signal.SIGKILL)
                 code = os.waitstatus_to_exitcode(status)
-                return (None if code == -signal.SIGXCPU else code), _first_failure(self._log)
+                return (STALLED if code == -signal.SIGXCPU else code), _first_failure(self._log)
             time.sleep(0.02)
         os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -114,7 +117,8 @@ class Suite:
 
     def _child(self, job: Callable[[], int], seconds: float) -> None:
         os.setsid()
-        with self._log.open("wb") as out:
+        self._log.write_bytes(b"")
+        with self._log.open("ab") as out:  # what tests start writes there too: nothing is lost
             os.dup2(out.fileno(), 1)
             os.dup2(out.fileno(), 2)
         resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 10))
@@ -129,24 +133,28 @@ class Suite:
             os._exit(code)
 
     def run(self, timed: list[tuple[str, float]]) -> int:
-        """Run tests until one fails or takes ten times as long as usual: 1 then, otherwise 0."""
+        """Run tests until one fails (1) or takes ten times as long as usual; 0 if none does."""
         session = self._session
         session.config.option.maxfail = 1
-        signal.signal(signal.SIGPROF, _stop)
+        signal.signal(signal.SIGPROF, self._stop)
         items = [self.items[name] for name, _ in timed]
         try:
             for i, (item, (_, usual)) in enumerate(zip(items, timed, strict=True)):
                 signal.setitimer(signal.ITIMER_PROF, 5 + 10 * usual)
                 following = items[i + 1] if i + 1 < len(items) else None
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-                if session.testsfailed:
+                if self._slow or session.testsfailed:
                     break
         except (session.Failed, session.Interrupted, TooSlow):
-            return 1
+            return STALLED if self._slow else 1
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             session._setupstate.teardown_exact(None)  # noqa: SLF001 - as pytest's own end does
-        return int(bool(session.testsfailed))
+        return STALLED if self._slow else int(bool(session.testsfailed))
+
+    def _stop(self, *_: object) -> None:
+        self._slow = True  # pytest takes what is raised in a test for a failure of that test
+        raise TooSlow
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Iterator[None]:
@@ -159,11 +167,19 @@ class Suite:
         self._shared[id(fixturedef)] = inner = self._lines.take()
         self._lines.begin(_union((outer, inner)))
 
-    def traced(self, names: list[str], critical: frozenset[str], keep: Callable[..., None]) -> int:
-        """Run tests once and say which lines of the critical files each reaches."""
+    @contextmanager
+    def tracing(self, critical: frozenset[str]) -> Iterator[None]:
+        """Watch the critical files in every fork that is made meanwhile."""
         sources = {file: self._tree / "src/discreet" / file for file in sorted(critical)}
         self._lines.start(sources, self._functions)
-        signal.signal(signal.SIGPROF, _stop)  # time of the processor: others use it too
+        try:
+            yield
+        finally:
+            self._lines.stop(sources, self._functions)
+
+    def traced(self, names: list[str], keep: Callable[..., None]) -> int:
+        """Run tests once and say which lines of the watched files each reaches."""
+        signal.signal(signal.SIGPROF, self._stop)  # time of the processor: others use it too
         items = [self.items[name] for name in names]
         for item, following in zip(items, [*items[1:], None], strict=True):
             for cache in self._caches:  # what an earlier test has computed is this one's, too
@@ -202,27 +218,29 @@ class Suite:
             cache.cache_clear()
         return planted
 
-    def alone(self, mutant: Mutant, names: list[str], seconds: float) -> tuple[int | None, str]:
+    def alone(self, mutant: Mutant, names: list[str], seconds: float) -> tuple[int, str]:
         """Run tests in a program of its own, with the fault in the file.
 
-        What fails is run again without it, and if it fails once more, there is no verdict.
+        Unless all pass they are run again without it, and if that fails too, there is no verdict.
         """
         code, words = self._program(mutant.file, mutant.apply, names, seconds)
-        test = words.removeprefix("FAILED ")
-        if code == 1 and test in names:
-            again, _ = self._program(mutant.file, str, [test], seconds)
-            return (code if again == 0 else UNCLEAR), words
-        return code, words
+        if code in (0, UNCLEAR):
+            return code, words
+        seen = culprit(words)
+        same = [seen] if seen in names else names
+        again, _ = self._program(mutant.file, str, same, seconds)
+        return (code if again == 0 else UNCLEAR), words
 
     def _program(
         self, file: str, change: Callable[[str], str], names: list[str], seconds: float
-    ) -> tuple[int | None, str]:
+    ) -> tuple[int, str]:
         path = self._tree / "src/discreet" / file
         original, when = path.read_text("utf-8"), path.stat()
         path.write_text(change(original), "utf-8")
         command = [sys.executable, "-B", "-m", "pytest", "-x", *OPTIONS, *names]
         try:
-            with self._log.open("wb") as out:
+            self._log.write_bytes(b"")
+            with self._log.open("ab") as out:
                 code = subprocess.run(
                     command, cwd=self._tree, stdout=out, stderr=out, timeout=60 + 20 * seconds,
                     check=False,
@@ -260,6 +278,13 @@ class _Lines:
         self._reached = bytearray(size)
         builtins.__reached__ = self._reached  # type: ignore[attr-defined]
         self.on = True
+
+    def stop(self, sources: dict[str, Path], loaded: dict[str, list[FunctionType]]) -> None:
+        """Give back the code that was there before."""
+        for path in sources.values():
+            text = path.read_text("utf-8")
+            _replant(loaded.get(str(path), ()), text, text)
+        self.on = False
 
     def begin(self, seen: dict[str, int] | None = None) -> None:
         """Forget what was reached so far."""
@@ -333,10 +358,6 @@ def _union(many: Iterable[dict[str, int]]) -> dict[str, int]:
     return both
 
 
-def _stop(*_: object) -> None:
-    raise TooSlow
-
-
 def functions(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
     """Code of every function, by qualified name and number among those of that name."""
     count = Counter[str]()
@@ -350,6 +371,11 @@ def functions(code: CodeType) -> Iterator[tuple[tuple[str, int], CodeType]]:
                 yield from walk(inner)
 
     return walk(code)
+
+
+def culprit(words: str) -> str:
+    """Name of the test that a line of a log speaks of."""
+    return re.sub("^(FAILED|ERROR) ", "", words)
 
 
 def _first_failure(log: Path) -> str:

@@ -164,6 +164,7 @@ def test_quantiles_and_counts_share_a_batch_by_rho():
     found, cost = laws(texts)
     assert type(found[0][0]).__name__ == "DiscreteGaussian"
     assert p.Zcdp(cost.rho).delta(1) <= Fraction(1, 10**6)
+    assert p.Zcdp(cost.rho * (1 + Fraction(1, 2**28))).delta(1) > Fraction(1, 10**6)
     assert (cost.epsilon, cost.delta) == (1, Fraction(1, 10**6))
 
 

@@ -188,6 +188,16 @@ def test_a_default_grid_is_the_coarsest_that_cannot_be_seen(per_cell, noise):
     assert _lattice._is_dyadic(step)
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [("1e400", Fraction(10**400)), ("9.9e400", Fraction(99 * 10**399)), ("1e401", _lattice._BOUND),
+     ("-1e401", -_lattice._BOUND), ("1e-400", Fraction(1, 10**400)),
+     ("-1e-400", Fraction(-1, 10**400)), ("9.9e-401", 0), ("0e999", 0), ("-inf", -_lattice._BOUND)],
+)  # fmt: skip
+def test_decimals_are_read_exactly_up_to_four_hundred_digits(text, read):
+    assert _lattice._from_decimal(Decimal(text)) == read
+
+
 def test_sums_at_the_edge_of_what_63_bits_hold_do_not_wrap():
     for a, b in ((2**62, 2**62), (-(2**62), -(2**62)), (2**63 - 1, 1), (-(2**63), -1), (2**62, -1)):
         total = _lattice.add(np.array([a, 0]), np.array([b, 0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from decimal import Decimal
 from fractions import Fraction
@@ -261,3 +262,10 @@ def test_gaussian_losses_are_those_of_as_many_integers_as_can_move(value, cells)
     assert both.law.sigma2 == exact
     assert both.loss.unlabelled() == p.DiscreteGaussian.from_variance(exact, 4, cells)
     assert m.gaussian([], 2, rho="1/2", integer=True).loss.dimension == 1
+
+
+@pytest.mark.parametrize("rho", ["0.0001", "0.5", "50", "5000"])
+def test_the_lattice_is_a_millionth_of_noise_and_sensitivity_whatever_the_price(rho):
+    answer = m.gaussian(0.3, sensitivity=1, rho=rho)
+    finest = min(math.sqrt(answer.law.sigma2) * answer.step, 1) / answer.step
+    assert 2**20 <= finest < 2**22

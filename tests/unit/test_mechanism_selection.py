@@ -61,6 +61,14 @@ def test_monotone_scores_need_half_the_noise():
     assert m.Exponential(1, 1).temperature == 2
 
 
+@pytest.mark.parametrize("low", [-(2**63), -(2**62), -(2**61), -(2**61) + 1, -1, 0, 2**61])
+@pytest.mark.parametrize("high", [-(2**61), 0, 2**61 - 1, 2**61, 2**62, 2**63 - 1])
+def test_gaps_of_integers_are_exact_however_far_apart(low, high):
+    scores = [low, high, low, max(low, high) - 1]
+    gaps = _exponential._gaps(np.array(scores, dtype=np.int64)).tolist()
+    assert gaps == [max(scores) - x for x in scores]
+
+
 def test_float_gaps_are_exact():
     scores = np.array([0.1, 1e17, -0.3, 1e-300])
     top = Fraction(1e17)

@@ -90,6 +90,7 @@ def test_every_released_count_reaches_the_threshold():
     assert answer.value
     assert len(answer.value) < 3000
     assert min(answer.value.values()) == answer.threshold
+    assert answer.step == 1 == math.gcd(*answer.value.values())
 
 
 def test_order_of_insertion_is_not_visible():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from mutants import __main__ as tool
 from mutants._change import Mutant, mutants_of
+from mutants._suite import STALLED, UNCLEAR
 
 SOURCE = """
 LEAST = 3
@@ -123,3 +126,81 @@ def test_names_survive_edits_elsewhere():
     one = Mutant("a.py", "f", 3, "sign", 10, 12, "+", "-")
     assert one.name == Mutant("a.py", "f", 9, "sign", 80, 82, "+", "-").name
     assert one.name != Mutant("a.py", "g", 3, "sign", 10, 12, "+", "-").name
+
+
+# -- what counts as seen ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [(0, "survived"), (1, "killed"), (2, "killed"), (-signal.SIGSEGV, "killed"),
+     (STALLED, "stalled"), (UNCLEAR, "unclear"), (-signal.SIGKILL, "unclear"),
+     (3, "unclear"), (4, "killed"), (5, "unclear"), (70, "unclear")],
+)  # fmt: skip
+def test_only_a_failure_or_a_crash_kills_and_what_did_not_end_is_told_apart(code, verdict):
+    assert tool._verdict(code) == verdict
+
+
+class _Runs:
+    """A suite whose runs end as they are told to, the one with the fault first."""
+
+    def __init__(self, *ends):
+        self.ends, self.items, self.served = list(ends), {"a": None, "b": None, "c": None}, []
+        self.asked = []
+
+    def forked(self, job, seconds):
+        job()
+        return self.ends.pop(0)
+
+    def plant(self, mutant, path):
+        return True
+
+    def run(self, timed):
+        self.asked.append([test for test, _ in timed])
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict", "words"),
+    [
+        ([(0, "")], "survived", "3 tests that reach the line"),
+        ([(1, "FAILED b"), (0, "")], "killed", "FAILED b"),
+        ([(STALLED, "FAILED b"), (0, "")], "stalled", "FAILED b"),
+        ([(UNCLEAR, "")], "unclear", ""),
+        # what fails without the fault as well says nothing; the others are asked again
+        ([(1, "FAILED b"), (1, "FAILED b"), (0, "")], "survived", "2 tests that reach the line"),
+        (
+            [(STALLED, "FAILED b"), (STALLED, ""), (0, "")],
+            "survived",
+            "2 tests that reach the line",
+        ),
+        ([(-11, "dump"), (-11, "dump"), (0, "")], "survived", "2 tests that reach the line"),
+    ],
+)
+def test_a_fault_is_seen_only_by_tests_that_pass_without_it(planted, ends, verdict, words):
+    line = {"a.py": 1 << 9}
+    known = tool.Chart(
+        dict.fromkeys("abc", 0.1), dict.fromkeys("abc", line), {}, dict.fromkeys("abc", "")
+    )
+    fault = next(m for m in planted if m.operator == "no refusal")
+    suite = _Runs(*ends)
+    assert tool.judge(suite, fault, known)[:2] == (verdict, words)
+    assert suite.ends == []
+    if verdict != "survived" and len(ends) > 1:
+        assert suite.asked == [["a", "b", "c"], ["a", "b"]]  # the same, up to the one that failed
+
+
+def test_a_rate_counts_what_was_not_judged_as_not_seen(planted, monkeypatch, capsys):
+    said = ["killed", "stalled", "survived", "survived", "unclear", None]
+    sample = planted[: len(said)]
+    known = {m.name: {"verdict": v, "words": "2 tests"} for m, v in zip(sample, said, strict=True)}
+    monkeypatch.setattr(tool, "verdicts", lambda: known)
+    monkeypatch.setattr(tool, "reasons", lambda: {sample[2].name: "the same"})
+    assert tool.report(sample) == 1
+    text = capsys.readouterr().out
+    assert ("6 drawn: 2 killed (1 of them by a test without end), 1 equivalent, 1 survive, "
+            "2 not judged" in text)  # fmt: skip
+    assert "2 of 5 that change anything (40.0%)" in text
+    assert text.count("not judged: ") == 2
+    assert tool.report(sample[:3]) == 0
+    assert tool.report(sample[4:]) == 1

@@ -672,3 +672,13 @@ def test_exponents_as_far_apart_as_64_bits_allow():
     for exponents in ([-(2**63) + 1, 2**60], [-(2**60), 2**63 - 1], [-(2**63), 2**63 - 1]):
         assert categorical_exp(np.array(exponents)) == 1
     assert not bernoulli_exp_many(np.array([2**63 - 1])).any()
+
+
+def test_up_to_256_draws_the_work_does_not_depend_on_values(monkeypatch):
+    taken = []
+    monkeypatch.setattr(_cells, "_draw_small", lambda _, n: taken.append(("small", n)))
+    monkeypatch.setattr(_cells, "_draw_bulk", lambda _, n: taken.append(("bulk", n)))
+    kernel = _cells.Kernel(Fraction(1, 5), Fraction(0), two_sided=True)
+    for n in (1, 255, 256, 257, 1000):
+        _cells.draw(kernel, n)
+    assert taken == [("small", 1), ("small", 255), ("small", 256), ("bulk", 257), ("bulk", 1000)]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import optimize
 
-from discreet import noise
+from discreet import noise, sql
+from discreet import plan as pl
+from discreet import policy as pol
 from discreet import privacy as p
 from discreet.errors import NotProvedError, ParameterError
 from discreet.plan._parts import (
@@ -408,3 +411,26 @@ def test_keys_are_shown_from_the_threshold_on_and_in_order():
     assert (cells.shown, cells.counts, cells.rest) == ([("a",), ("c",)], (at, at + 1), "others")
     found = part.release(priced, groups, cells, Still())
     assert found == Numbers((at, at + 1, at + 2), priced.law.law, at, rest=True)
+
+
+def test_what_is_chosen_by_is_what_an_audit_measures():
+    """Scores of every label, of those without rows too, are the declared measurements."""
+    table = pol.Table("t", [pol.Category("g", ["a", "b"]), pol.Category("c", ["x", "y", "z"])])
+    policy = pol.Policy([table], pol.Budget("1"))
+    query = sql.parse("SELECT g, MODE(c) AS m FROM t GROUP BY g", policy).query
+    (part,) = (x for x in pl.lower(query).parts if x.kind == "pick")
+    groups = {(0, 1): (4,), (0, 2): (1,), (1, 0): (2,)}
+    seen = []
+
+    class Draw:
+        def choose(self, scores, choice):
+            seen.append(list(scores))
+            return int(np.argmax(scores))
+
+    cells = SimpleNamespace(shown=[(0,), (1,)])
+    found = part.release(SimpleNamespace(law=None), groups, cells, Draw())
+    assert seen == [[0, 4, 1], [2, 0, 0]]
+    assert found.labels == (("y",), ("x",))
+    ((_, measured),) = part.measurements(groups)
+    for cell, scores in zip(cells.shown, seen, strict=True):
+        assert [measured.get((*cell, c), 0) for c in part.codes] == scores

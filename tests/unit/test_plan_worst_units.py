@@ -13,7 +13,14 @@ from types import SimpleNamespace
 import pytest
 
 from discreet.plan import _stability as st
-from discreet.plan._stability import Sensitivity, _Counts, _counts, _of_rows, partition_sensitivity
+from discreet.plan._stability import (
+    Sensitivity,
+    _Counts,
+    _counts,
+    _of_rows,
+    partition_sensitivity,
+    powers_sensitivity,
+)  # fmt: skip
 from discreet.privacy import Neighbours
 
 ADD, CHANGE = Neighbours.ADD_REMOVE, Neighbours.CHANGE_ONE
@@ -183,3 +190,16 @@ def test_a_move_stays_within_only_if_every_norm_does(short):
     norms[short] -= 1
     assert not declared.within(Sensitivity(*norms))
     assert Sensitivity(*norms).within(declared)
+
+
+@pytest.mark.parametrize("ends", [(0, 3), (-3, 0), (-2, 3), (1, 4), (-5, -2), (2, 2), (-1, 1)])
+def test_both_powers_move_as_far_as_the_farthest_two_values(ends, monkeypatch):
+    """All pairs of values, zero among them, at an end or outside; each norm is attained."""
+    monkeypatch.setattr(st, "_one_row", lambda _: True)
+    for a, b in itertools.product((1, 2, 3, 7), repeat=2):
+        said = powers_sensitivity(SimpleNamespace(neighbours=CHANGE), ends, (a, b))
+        points = [(a * y, b * y * y) for y in range(ends[0], ends[1] + 1)]
+        pairs = itertools.product(points, repeat=2)
+        assert (said.l1, said.l2_squared, said.linf) == worst(
+            tuple(map(int.__sub__, u, v)) for u, v in pairs
+        )

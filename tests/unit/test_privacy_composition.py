@@ -279,6 +279,35 @@ def test_many_irregular_atoms_agree_with_enumeration():
         assert few.delta(eps) * (1 - 1e-9) <= window.delta(eps) <= few.delta(eps) * 1.002
 
 
+@pytest.mark.parametrize(
+    ("e", "k", "slack", "least"),
+    [("0.5", 1, "1e-6", 0), ("0.001", 100, "1e-6", 1), ("0.1", 100, "1e-6", 2),
+     ("0.01", 10**4, "1e-3", 2)],
+)  # fmt: skip
+def test_each_closed_form_is_the_least_somewhere(e, k, slack, least):
+    """Basic, and the two forms of Kairouz, Oh and Viswanath, written out once more."""
+    x, d = float(e), float(slack)
+    drift = k * x * math.expm1(x) / (math.exp(x) + 1)
+    logs = (math.log(math.e + math.sqrt(k * x**2) / d), math.log(1 / d))
+    forms = [k * x, *(drift + x * math.sqrt(2 * k * log) for log in logs)]
+    assert forms.index(min(forms)) == least
+    assert p.kov_closed_form(e, k, slack) == pytest.approx(min(forms), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("counts", "listed"),
+    [([16], True), ([17], False), ([1] * 16, True), ([1] * 17, False), ([8, 8], True),
+     ([8, 9], False), ([10**6], False), ([10**9, 1], False), ([1, 10**9], False)],
+)  # fmt: skip
+def test_sums_are_listed_exactly_while_they_are_few(counts, listed):
+    """Of k losses with two atoms each there are 2^k sums, and 2^16 are few."""
+    terms = tuple((p.Pure(Fraction(1, 10) + Fraction(i, 7919)), k) for i, k in enumerate(counts))
+    found = _compose._enumerated(terms, 0)
+    assert (found is not None) == listed
+    if found is not None:
+        assert len(found.masses) == 2 ** sum(counts)
+
+
 # -- oracles ----------------------------------------------------------------------------
 
 

@@ -202,6 +202,16 @@ def test_profile_of_a_gaussian(mu, e):
     assert 0.7 * room < found < 1.3 * (room + cancelled) + 4 * ULP
 
 
+@pytest.mark.parametrize(("mu", "e"), [(12.5, 0.0), (13.0, 1.0), (13.0, 6.0), (14.0, 0.5)])
+def test_profile_of_a_gaussian_that_protects_little(mu, e):
+    """Here δ is nearly 1; what is missing there is far above the room."""
+    with mpmath.workdps(60):
+        exact = mpmath.log(profile(mu, e))
+    room = 8 * ULP * (1 + abs(e / mu - mu / 2)) * (1 + e / mu + mu)
+    found = float(mp(_additive.log_gaussian_delta(mu, np.array([e]))[0]) - exact)
+    assert 0.7 * room < found < 1.3 * room + 8 * ULP < -exact
+
+
 @pytest.mark.parametrize("e", [0.1, 0.9, 1.5, 7.0])
 def test_profile_of_a_sample(e):
     """Removal: γh(ln(1 + (e^ε − 1)/γ)); addition: rh(−ln r)·e^ε·γ with r = 1 − (1 − e^−ε)/γ."""

@@ -120,6 +120,17 @@ def test_an_interval_of_a_quantile_misses_as_often_as_it_says(confidence):
     assert len(possible) > 1
 
 
+def test_an_interval_is_the_whole_range_where_no_leaf_is_possible():
+    """Noise that contradicts itself far beyond its margins says nothing."""
+    nodes = (2, 27, 160, 100, 20, 108, -236, -235, 24)
+    tops = tuple(sum(nodes[3 * i : 3 * i + 3]) for i in range(3))
+    law, shape = noise.DiscreteLaplace(2), (Fraction(0), Fraction(1), Fraction(9), Fraction(1))
+    levels = Levels(((tops,), (nodes,)), law, 3, *shape)
+    box = levels.interval(Fraction(1, 2), 0.95)
+    assert (box.low.tolist(), box.high.tolist()) == ([0], [9])
+    assert levels._crossing(0.5)[0] not in (0, 8)
+
+
 def test_a_box_is_cut_at_both_ends_of_a_public_range():
     box = Box(np.array([-5.0, 4.0, 12.0]), np.array([-1.0, 30.0, 15.0])).clipped(0, 10)
     assert (box.low.tolist(), box.high.tolist()) == ([0, 4, 10], [0, 10, 10])

@@ -316,6 +316,17 @@ def test_towers_of_subqueries_are_read_and_endless_ones_are_not():
     assert reason(f"SELECT count(*) FROM ({body}) AS s", "duckdb")
 
 
+def test_two_hundred_subqueries_are_read_above_a_base():
+    def tower(n):
+        body = 'SELECT i AS y FROM "z"'
+        for _ in range(n):
+            body = f"SELECT y FROM ({body}) AS s"
+        return f"SELECT count(*) FROM ({body}) AS s"  # and two for the base
+
+    assert reason(tower(200), "duckdb") is None
+    assert reason(tower(201), "duckdb") == "nested too deeply"
+
+
 def test_parentheses_are_read_sixty_deep():
     def deep(n):
         return "(" * n + "i" + ")" * n

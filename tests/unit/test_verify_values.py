@@ -1,7 +1,8 @@
 """What the verifier says of a value, expression by expression: exact, and true of the engine.
 
 ``verify_values.txt`` holds one expression and what is known of it on a line. Each rule stands
-there just inside and just outside of what it can prove. A range that is too narrow is a hole;
+there just inside and just outside of what it can prove; ``verify_pairs.txt`` says which types of
+columns meet, and in which type. A range that is too narrow is a hole;
 the engines, run on the ends of every type, must stay inside. One that is too wide refuses
 honest questions; the text says where each end lies.
 """
@@ -129,6 +130,36 @@ def test_what_is_known_of_a_value(dialect, k):
     assert {x: shown(x, dialect) for x in known} == known
 
 
+# -- two columns of any types --------------------------------------------------------------------
+
+
+def pairs(dialect):
+    """Every two columns beside each other: as one value, and compared."""
+    for a, b in itertools.product(COLUMNS[dialect], repeat=2):
+        yield a, b, f"COALESCE({a}, {b})", f"CASE WHEN {a} < {b} THEN CAST(1 AS BIGINT) END"
+
+
+def meeting(dialect):
+    """Lines of ``verify_pairs.txt``: which columns meet one, in which type.
+
+    Without a type they can only be compared (*), with ! they cannot.
+    """
+    found = {}
+    for a, b, chosen, compared in pairs(dialect):
+        kind, order = (shown(x, dialect).split()[0].rstrip(",") for x in (chosen, compared))
+        if (kind, order) != ("refused", "refused"):
+            word = kind if order != "refused" else f"{kind}!"
+            found.setdefault(a, []).append(f"{b} {word.replace('refused', '*')}")
+    return [f"{a}  ->  {', '.join(others)}" for a, others in found.items()]
+
+
+@pytest.mark.parametrize("dialect", COLUMNS, ids=["duck", "post", "spark"])
+def test_which_types_meet_and_in_which(dialect):
+    text = (Path(__file__).parent / "verify_pairs.txt").read_text("utf-8")
+    (known,) = (part.splitlines()[1:] for part in text.split("[") if part.startswith(dialect))
+    assert meeting(dialect) == [line for line in known if line]
+
+
 # -- the same expressions, run -----------------------------------------------------------------
 
 
@@ -249,8 +280,21 @@ def test_postgresql_stays_inside_what_is_known(postgres_url):
         connection.execute("SET TimeZone = 'UTC'; CREATE TYPE feeling AS ENUM ('glad')")
         fill(connection.execute, POST, ELSEWHERE | {"tz": ELSEWHERE["ts"]})
         every = [x for k in range(PARTS) for x in proved("postgresql", k)]
+        every += allowed("postgresql")
         found = {x: outside(connection.execute, x, "postgresql") for x in every}
-    assert len(found) > 500
+    assert len(found) > 550
+    assert {x: bad for x, bad in found.items() if bad} == {}
+
+
+def allowed(dialect):
+    """Expressions of two columns that are not refused."""
+    every = (x for _, _, *both in pairs(dialect) for x in both)
+    return [x for x in every if not shown(x, dialect).startswith("refused")]
+
+
+def test_columns_that_meet_do_so_in_duckdb(duck):
+    found = {x: outside(duck, x, "duckdb") for x in allowed("duckdb")}
+    assert len(found) > 200
     assert {x: bad for x, bad in found.items() if bad} == {}
 
 

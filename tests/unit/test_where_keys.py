@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import datetime as dt
 import tracemalloc
+from types import SimpleNamespace
 
 import duckdb
 import pyarrow as pa
 import pytest
 
 import discreet as dc
+from discreet import policy as pol
 from discreet import sql
 from discreet.errors import UnsupportedQueryError
 from discreet.plan import _assemble, _facts, _spans
@@ -391,3 +393,20 @@ def test_several_columns_that_cannot_be_told_apart_are_said_and_not_averaged(mon
     assert "values of k that WHERE excludes are rows, too" in str(owner.sql(groups, epsilon=1))
     with pytest.raises(UnsupportedQueryError, match="AVG over its rows would count them"):
         owner.sql(f"SELECT AVG(n) AS m FROM ({groups}) AS i", epsilon=1)
+
+
+def test_combinations_are_listed_where_some_but_not_all_are_possible():
+    columns = [pol.Integer("age", 0, 99)]
+    policy = pol.Policy([pol.Table("t", columns)], pol.Budget("1"))
+    text = "SELECT age // 50 AS a, (age + 50) // 100 AS b, COUNT(*) AS n FROM t GROUP BY a, b"
+    keys = list(sql.parse(text, policy).query.keys)
+
+    def listed(values):
+        made = SimpleNamespace(_of_one_column=lambda: [(keys, values)], _of_one_condition=list)
+        return _assemble.Assembly._possible(made) is not None
+
+    every = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [listed(set(every[:n])) for n in range(5)] == [False, True, True, True, False]
+    assert not listed(None)
+    assert listed({(1, 1), (7, 7)})  # 7 is no code of either
+    assert not listed({(7, 7)})
