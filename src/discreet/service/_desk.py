@@ -330,7 +330,7 @@ class Desk:
         text = self.counter.shaped(stored, bill)
         order.cached = not own
         await self.write(lambda: self._end(order, text, self.orders.keep))
-        order.ended.set()
+        order.end()
 
     def _paid(self, order: Order, bill: Bill, *, new: bool) -> Paid:
         """Find what is stored, or debit, and keep an order whose run may begin."""
@@ -393,7 +393,7 @@ class Desk:
                 # not stored, so not given out; taken up again at the next start
                 self._live.pop(paid.receipt.hash, None)
                 return
-            order.ended.set()
+            order.end()
 
         assert order.bill is not None  # it was kept before the debit
         order.run = Run(
@@ -432,7 +432,7 @@ class Desk:
                 order.text = self.counter.shaped(text, bill)
             order.left, order.fingerprint = other.left, other.fingerprint
             await self.write(lambda: self.orders.keep(order))
-            order.ended.set()
+            order.end()
 
         task = asyncio.create_task(wait())
         self._following.add(task)
@@ -450,7 +450,7 @@ class Desk:
             # the policy, or what is left, has changed: its debit stands, its run cannot
             order.state = "failed"
             await self.write(lambda: self.orders.keep(order))
-            order.ended.set()
+            order.end()
 
     # -- waiting for an owner -------------------------------------------------------------
 
@@ -507,7 +507,7 @@ class Desk:
                     raise StateError(f"this question is {order.state}: it waits no longer")
                 order.state = "withdrawn"
             await self.write(lambda: self.orders.keep(order))
-            order.ended.set()
+            order.end()
 
     async def _decide(
         self, id_: str, *, approve: bool, by: str, reason: str, seen: str
@@ -548,7 +548,7 @@ class Desk:
             else:
                 order.state = "declined"
                 await self.write(lambda: self.orders.keep(order))
-                order.ended.set()
+                order.end()
         except DiscreetError:
             order.decided = None  # it waits still
             raise

@@ -89,6 +89,11 @@ class Order:
             self.reread(self)
         return self.text
 
+    def end(self) -> None:
+        """Nothing more will come: let go of its run, and of the bill, which is in the folder."""
+        self.run = self.bill = None
+        self.ended.set()
+
     def settle_by(self, bill: Bill) -> None:
         """Keep what it is paid by, so that a later price or policy changes nothing.
 
@@ -147,7 +152,7 @@ class Orders:
         if order.state == "done" and order.line is not None and _lost(self._ledger, order):
             order.state = "lost"
         if order.over:
-            order.ended.set()
+            order.end()
         self._remember(order)
         return order
 

@@ -64,7 +64,7 @@ class Rehearsal:
         order.union = None if bill.united is None else bill
         order.text = await loop.run_in_executor(self._thread, lambda: self._run(bill))
         order.size, order.left = len(order.text), counter.left(analyst)
-        order.ended.set()
+        order.end()
         self._orders[order.id] = order
         while len(self._orders) > _REMEMBERED:
             self._orders.popitem(last=False)
