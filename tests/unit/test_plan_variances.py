@@ -249,6 +249,14 @@ def test_a_large_epsilon_gives_the_exact_variance():
         assert row["v"] == pytest.approx(truth, rel=1e-4)
 
 
+@pytest.mark.parametrize("epsilon", [10**k for k in (6, 9, 12, 14, 15, 18)])
+@pytest.mark.parametrize("values", [[0, 1000] * 250, [3] * 500, [*range(500)]])
+def test_noise_that_is_never_there_fails_nothing(values, epsilon):
+    plan = pl.price(lowered(), pl.Ask(Fraction(epsilon)))
+    (row,) = Answer(measure(plan, Reference({"t": rows(values)}), SALT)).to_dicts()
+    assert row["v"] == pytest.approx(np.var(values), abs=1e-2)
+
+
 # -- records ----------------------------------------------------------------------------------
 
 

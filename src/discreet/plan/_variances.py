@@ -168,7 +168,8 @@ def chosen(rough: float, rows: int, law: TwoRounds) -> Asked:
     noise = 4 * law.law.std / (WHOLE * n)
     if noise > _ALONE:
         return ABOUT_THE_MIDDLE
-    scale = 2 * law.first.std / (WHOLE * n)
+    # noise that is almost never there would leave nothing to divide by
+    scale = max(2 * law.first.std, 2.0**-20) / (WHOLE * n)
     grid = Fraction(2) ** (frexp(scale)[1] - 7)  # far finer than the noise; few distinct cases
     limit = 1 + 2 * _FAR * scale
     return _chosen(round(min(max(rough, -limit), limit) / grid), grid, scale, noise, law.gaussian)
