@@ -7,7 +7,6 @@ follows from the number of rare rows alone, so that its coverage is a sum over a
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -16,33 +15,22 @@ import pytest
 from scipy import stats
 
 import discreet as dc
-from discreet.inference._population import Sample
-from discreet.plan import Powers
+from discreet.inference._population import Moments, Sample
 
 HIGH = 1000
+SAMPLE = Sample(None)
 
 
-class Known(Sample):
-    """Samples of which number, sum and sum of squares are known without noise."""
-
-    def rows(self, parts):
-        return 1
-
-    def _laws(self, parts):
-        return [None for _ in parts]
-
-    def _values(self, parts, cell):
-        return np.array([self.record[cell][p] for p in parts], dtype=float)
-
-
-def powers(count):
-    return Powers(tuple({p: Fraction(1)} for p in range(count)), Fraction(0), Fraction(HIGH))
+def known(count, *sums):
+    """Number, sum and (three of them) sum of squares of one sample, without noise."""
+    values = np.array(sums[:count], dtype=float)
+    return Moments(values, [None] * count, [*np.eye(count)], 0.0, float(HIGH), 1)
 
 
 @cache
 def ends(n, most, count, error):
-    sample = Known([(n, x * HIGH, x * HIGH**2) for x in range(most + 1)])
-    return np.array([sample._mean(powers(count), x, error)[0] for x in range(most + 1)])
+    each = [known(count, n, x * HIGH, x * HIGH**2) for x in range(most + 1)]
+    return np.array([SAMPLE._mean(moments, error)[0] for moments in each])
 
 
 def worst(n, most, count, error=0.05):
@@ -79,7 +67,7 @@ def test_squares_narrow_the_mean_of_what_is_not_rare():
     for n, more in ((400, 1.35), (2000, 1.12), (50_000, 1.03)):
         middle, deviation = HIGH / 2, HIGH / 8
         one = n, n * middle, n * (middle**2 + deviation**2)
-        (low, high), _ = Known([one])._mean(powers(3), 0, 0.05)
+        (low, high), _ = SAMPLE._mean(known(3, *one), 0.05)
         assert high - low <= more * 2 * 2.0047 * deviation / n**0.5
 
 

@@ -41,7 +41,8 @@ at least 94.9 % (99 %: 98.1 %, with two rare rows expected). With noise they cov
 
 These rest on the central limit theorem over units. A cell with fewer than
 :data:`FEWEST` units (by a lower bound), or in which one unit could move T by more than
-half its standard deviation, gets the whole public range, which always holds. Counts and
+half its standard deviation, gets the whole public range, which always holds; for a variance, one
+mean in that case gets all that the range allows about it, (hi−m)(m−lo). Counts and
 sums need to know how large the population is. Rows that noise chose are covered all at once.
 """
 
@@ -349,7 +350,7 @@ class Sample:
     def _variance(self, known: Moments, error: float, *, root: bool) -> tuple[float, float]:
         (bottom, top), (least, most) = self._mean(known, SHARE * error / known.nuisances)
         values, lo, hi, k = known.values, known.lo, known.hi, known.rows
-        ends = []
+        ends, gap = [], (top - bottom) / (_MEANS - 1)
         for m, (square, size) in product(
             np.linspace(bottom, top, _MEANS), known.squares(SHARE * error / 2)
         ):
@@ -364,7 +365,10 @@ class Sample:
 
             guess = float(np.clip(about @ values / max(least, 1.0), 0.0, ceiling))
             if not self._enough(least, k, widest**2, float(spread(np.array([guess]))[0])):
-                ends.append((0.0, (hi - lo) ** 2 / 4))
+                # whatever varies about this mean, or about one between it and the next, varies
+                # no more than the range allows (Bhatia–Davis)
+                near = float(np.clip((lo + hi) / 2, max(bottom, m - gap), min(top, m + gap)))
+                ends.append((0.0, (hi - near) * (near - lo)))
                 continue
             kept = score(weights, spread, values, known.laws, (1 - SHARE) * error)
             ends.append(hull(kept, guess, 0.0, ceiling, _PLACES))
