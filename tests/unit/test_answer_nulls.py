@@ -60,3 +60,16 @@ def test_texts_say_null(answer):
     assert "NULL" in str(answer)
     assert "NULL" in answer._repr_html_()
     assert b"NULL" in _forms.to_html(answer, "0.95")
+
+
+def test_a_chosen_number_is_printed_and_not_null():
+    """A mode has no interval; numbers and flags were printed as NULL, and texts were not."""
+    columns = {"k": {"type": "category", "values": [7, 8]}, "b": {"type": "boolean"}}
+    policy = {"policy": {"name": "modes"}, "budget": {"epsilon": "100"},
+              "tables": {"t": {"columns": columns}}}  # fmt: skip
+    table = pa.table({"k": [7] * 400 + [8], "b": [True] * 400 + [False]})
+    curator = dc.open(table, policy=policy, ledger=":memory:")
+    answer = curator.sql("SELECT MODE(k) AS k, MODE(b) AS b FROM t", epsilon=50)
+    assert answer.to_dicts() == [{"k": 7, "b": True}]
+    assert str(answer).splitlines()[2].split() == ["7", "True"]
+    assert "NULL" not in answer._repr_html_()

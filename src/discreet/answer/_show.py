@@ -51,8 +51,8 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
         return shown if low is high is None else f"{shown} [{low or '?'}, {high or '?'}]"
     if exact:
         return "NULL" if value is None else f"{number(float(value))} (exact)"
-    if math.isnan(low) or math.isnan(high):
-        return "NULL"
+    if math.isnan(low) or math.isnan(high):  # a chosen value has no interval, and may be a number
+        return "NULL" if scalar(value) is None else visible(str(scalar(value)))
     if low == -math.inf and high == math.inf:
         return UNDETERMINED
     margin = (high - low) / 2

@@ -50,13 +50,14 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet._print import number
 from discreet._text import literal, quoted
-from discreet.answer import Answer
+from discreet.answer import Answer, Record
 from discreet.errors import Hint, ParameterError, QueryError
-from discreet.inference._inputs import check_untainted, noisy, rows_of
+from discreet.inference._inputs import check_untainted, output_formula, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
 from discreet.inference._results import Coefficients, Intervals, preformatted
-from discreet.plan import MOMENTS, Pairwise, Query
+from discreet.noise import DiscreteGaussian
+from discreet.plan import MOMENTS, Pairwise, Query, Total, WeightedSum
 
 if TYPE_CHECKING:
     from discreet.curator import Curator
@@ -527,12 +528,31 @@ def _of_sums(
         for j, p in enumerate(row):
             if p > 0 and not (i == j and columns[i].value is not None):
                 unit[p] = columns[i].half * columns[j].half
-    items = [noisy(answer, f"m{i}") for i in range(count)]
-    values = np.array([float(item.value) for item in items]) / unit
-    variances = np.array([item.noise.variance for item in items]) / unit**2
-    rows = max((item.rows or 1) for item in items)
-    laplace = not all(item.noise.gaussian for item in items)
-    return Released(values, np.diag(variances), place, laplace, rows)
+    check_untainted(answer)
+    record = answer.full_record
+    formulas = [_linear(record, f"m{i}") for i in range(count)]
+    parts = sorted({p for formula in formulas for p in formula.cells})
+    # sums of one column share draws with the number of rows, so their noise is correlated
+    weights = np.zeros((count, len(parts)))
+    for own, formula in zip(weights, formulas, strict=True):
+        for p, weight in zip(formula.cells, formula.weights, strict=True):
+            own[parts.index(p)] += float(weight)
+    weights /= unit[:, None]
+    laws = [record.numbers(p).law for p in parts]
+    noise = np.diag([0.0 if law is None else law.variance for law in laws])
+    values = np.array([formula.estimate(record.parts)[0] for formula in formulas]) / unit
+    rows = max(rows_of(record, p, one=True)[0] or 1 for p in parts)
+    laplace = not all(law is None or isinstance(law, DiscreteGaussian) for law in laws)
+    return Released(values, weights @ noise @ weights.T, place, laplace, rows)
+
+
+def _linear(record: Record, column: str) -> WeightedSum:
+    """How an output follows from what was released."""
+    formula = output_formula(record, column)
+    if isinstance(formula, Total):
+        return WeightedSum((formula.vector,), (formula.step,))
+    assert isinstance(formula, WeightedSum)  # it is a sum, or a count
+    return formula
 
 
 def of_pair(answer: Answer, left: str, right: str) -> Regression:
