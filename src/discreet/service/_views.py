@@ -86,7 +86,7 @@ def state_of(order: Order) -> dict[str, Any]:
     """Say where an order stands: nothing of it depends on the data before its tick."""
     loop = asyncio.get_running_loop()
     wait = order.tick
-    if order.run is not None and order.run.started.is_set():
+    if order.run is not None and order.run.placed:
         wait = max(0.0, order.run.release - loop.time())
     ready = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=wait)
     shown: dict[str, Any] = {
