@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 import discreet as dc
 from discreet import errors, frame, policy, sql
 from discreet.cli import app
+from discreet.service import _client
 
 pytestmark = pytest.mark.races
 
@@ -279,3 +282,32 @@ def test_fluent_questions_print_as_sql_that_means_the_same():
     ):
         text = frame.to_sql(asked)
         assert sql.parse(text, own).query == frame.parse(asked, own, None).query, text
+
+
+def test_a_service_that_is_busy_is_heard_though_it_lets_silent_lines_go(monkeypatch):
+    """It says why, and hangs up while the client waits: that had read as no answer at all."""
+    why = "3 of your questions wait for an owner already"
+
+    class Busy(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self):
+            said = json.dumps({"ok": False, "error": "rate", "message": why}).encode()
+            self.send_response(429)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+            self.close_connection = True
+
+        def log_message(self, *_):
+            pass
+
+    monkeypatch.setattr(_client.time, "sleep", lambda _: None)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with (
+            _client.Remote(f"http://127.0.0.1:{server.server_port}", "dk_x") as remote,
+            pytest.raises(errors.DiscreetError, match=why),
+        ):
+            remote._call("GET", "/v1/budget")
+        server.shutdown()

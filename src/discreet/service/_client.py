@@ -370,6 +370,7 @@ class Remote:
             else:
                 if status not in _AGAIN or not tries_left:
                     return status, _result(status, raw)
+                self.close()  # one that is silent for as long is let go at the other end
             time.sleep(0.2 * 2 ** (_TRIES - tries_left))
         raise AssertionError("unreachable")
 
