@@ -146,3 +146,13 @@ def test_bootstraps_of_a_biased_mechanism_are_refused():
 def test_releases_of_mechanisms_say_nothing_of_rows():
     count = m.geometric(30, sensitivity=1, epsilon=1, neighbours="add-remove")
     assert inf.ump_test(count, 100, "0.3", rng=1).pvalue > 0
+
+
+def test_one_size_is_not_that_of_every_group(asked):
+    """Each group was given the whole population: two of them added up to twice that."""
+    sums = "SUM(x) AS s, COUNT(*) AS n, AVG(x) AS a FROM t"
+    (whole,) = asked.sql(f"SELECT {sums}", epsilon=10).interval(target="population", size=1000)
+    assert whole["s"] is not None
+    grouped = asked.sql(f"SELECT g, {sums} GROUP BY g", epsilon=10)
+    found = grouped.interval(target="population", size=1000)
+    assert [(row["s"], row["n"], row["a"] is None) for row in found] == [(None, None, False)] * 2

@@ -115,8 +115,9 @@ def population_interval(
         Probability over people drawn and noise drawn, for each number, or `simultaneous`
         for all.
     size
-        Number of rows of the population, for counts and sums, which otherwise have no
-        population value. A count of all rows must be among the statistics.
+        Number of rows of the population (of those that WHERE keeps), for counts and sums,
+        which otherwise have no population value. A count of all rows must be among the
+        statistics, and nothing is grouped: one size is not that of every group.
 
     Examples
     --------
@@ -481,6 +482,11 @@ class Sample:
             )
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise ParameterError("size is a number of rows", hint=Hint("size", 1_000_000))
+        if self.record.cells > 1:
+            raise ParameterError(
+                "one size says nothing of how many rows each group has in the population",
+                hint="SELECT SUM(x) FILTER (WHERE g = 'a') AS s, COUNT(*) AS n …",
+            )
         for other, formula in enumerate(self.record.formulas):
             counts = formula.combination is not None and other != index
             if counts and self._row(other) == (1.0, 1.0):
