@@ -269,18 +269,6 @@ def test_a_run_behind_one_that_is_late_starts_again_and_does_not_fail():
     assert quick.moving > 0
 
 
-def test_one_slow_run_is_counted_once_however_short_the_ticks_behind_it_are(monkeypatch):
-    """A thief saw 7 to 24 slips, and the brake, for one run: each tick behind it was one more."""
-    counted = []
-    real = Run.slipped
-    monkeypatch.setattr(Run, "slipped", lambda run: (counted.append(run), real(run)))
-    found, (slow, quick) = _released([4.0, 0.01], tick=(30.0, 0.3), bound=0.1)
-    assert [(n, text) for n, text, _ in found] == [(0, "outcome"), (1, "outcome")]
-    assert counted == [slow]
-    assert found[1][2] >= 30.0  # at a moment of the timetable, not when the slow one ended
-    assert not quick.overran
-
-
 def test_a_run_behind_one_that_is_killed_starts_again_and_does_not_fail():
     found, (late, quick) = _released([99.0], tick=(4.0, 3.0), bound=0.2, runs=2, spare=[0.01])
     assert sorted((n, text) for n, text, _ in found) == [(0, None), (1, "outcome")]

@@ -23,8 +23,7 @@ soon as a run has taken more than its bound :math:`b`. So:
    only in the second half of it. Then everything that is not begun is taken back, what was begun
    so late gets a new tick, and from then on, until an owner looks, places are taken for twice as
    long. A slip depends on the work of the runs before it, so it is counted as late: once, and not
-   for each that waits, because all that anybody sees of it is that moment. What is started behind
-   the same slow run again waits for that run's own tick, at which it has ended: one run, one slip.
+   for each that waits, because all that anybody sees of it is that moment.
 3. A run that is ended at its tick was begun in the first half of it: it had four bounds or more.
 
 *Who pays, and who fails.* A run that takes more than its bound, fails for memory or disk, or is
@@ -446,14 +445,10 @@ class Place:
         outcome = run.outcome
         assert outcome is not None
         await _tick(run)
-        while not outcome.done():
-            ahead = self._running
-            if run.begun is None and ahead is not None and ahead.known and not self._away:
-                self._put_off(run, max(ahead.release, run.release) + run.tick)
-            elif run.held_up:
-                self._turns.slip(run)
-            else:
-                break
+        while (
+            not outcome.done() and run.begun is not None and run.begun > run.release - run.tick / 2
+        ):
+            self._turns.slip(run)
             await _tick(run)
         if not outcome.done() and run.begun is None:
             if self._away:
@@ -470,13 +465,6 @@ class Place:
             note("run not done at its tick", policy=self._setup.policy.identity)
         said = outcome.result()
         await run.settle(said[1:].decode() if said[:1] == DONE else None)
-
-    def _put_off(self, run: Run, until: float) -> None:
-        """Let a run wait for the tick of what is slow before it, which was counted already."""
-        run.moving += until - run.release
-        run.release = until
-        if run.moving >= _MOVING and run.outcome is not None:
-            run.outcome.set_result(FAILED)
 
     def anew(self) -> list[Run]:
         """Give back what has not been begun; what began too late has a new tick, from now on."""
