@@ -532,29 +532,73 @@ def test_a_place_is_taken_for_the_bound_before_the_next_one_starts(stretch):
 def test_what_starts_again_is_run_once():
     """The worker is busy with another: those behind leave the line at a tick, and come back to it.
 
-    Each such slip is counted once, as the fault of what the worker is busy with, however many
-    wait behind it.
+    That is counted once, as the fault of what the worker is busy with, however many wait behind
+    it, however short their ticks are and whenever it is done: they start when it leaves, which
+    was known before.
     """
 
     async def work(place, worker, run, settled, late):
-        busy, behind, last = run("a", tick=60.0), run("b", tick=0.4), run("c", tick=0.4)
+        busy, behind, last = run("a", tick=4.0), run("b", tick=0.4), run("c", tick=0.4)
         place.start()
-        await until(lambda: behind.moving > 0 and behind.started.is_set())
-        assert place._started[0] is behind  # in the order in which they were
-        await until(lambda: behind.moving > 0.7 and behind.started.is_set())
-        slips = round(behind.moving / behind.tick)
-        assert late == ["a"] * slips
-        assert place._turns.stretch == min(2**slips, 8)
-        assert 0 < last.moving <= behind.moving
-        assert place._started.count(behind) == 1
-        assert place._started.count(last) + place._turns.count("ana") == 1
+        await until(lambda: behind.moving > 0)
+        assert (late, place._turns.stretch) == (["a"], 2)
+        assert (place._until, behind.moving, last.moving) == (busy.release, 0.4, 0.4)
+        assert not (place._started)
+        assert not (behind.started.is_set())
+        assert not last.started.is_set()
         assert (worker.asked, settled) == ([b"a"], [])
-        worker.free.set()
-        await until(lambda: len(settled) == 2)
-        assert settled == [("b", "b"), ("c", "c")]
+        worker.free.set()  # done long before: nobody behind it can tell
+        await behind.started.wait()
+        assert behind.release - behind.tick >= busy.release
+        await until(lambda: len(settled) == 3)
+        assert settled == [("a", "a"), ("b", "b"), ("c", "c")]
         assert worker.asked == [b"a", b"b", b"c"]
-        assert late == ["a"] * slips
-        assert (busy.overran, behind.overran, last.overran) == (True, False, False)
+        assert (late, place._turns.stretch) == (["a"], 2)
+        assert [x.overran for x in (busy, behind, last)] == [False] * 3
+        assert [x.counted for x in (busy, behind, last)] == [1, 0, 0]
+
+    placed(work)
+
+
+def test_a_run_that_holds_others_up_and_then_fails_is_counted_for_both():
+    """Two bits can be seen: that it was not done at their tick, and that it was not at its own."""
+
+    async def work(place, worker, run, settled, late):
+        busy, behind = run("a", tick=1.6), run("b", tick=0.2)
+        place.start()
+        await until(lambda: len(settled) == 1)
+        assert settled == [("a", None)]
+        assert (late, busy.overran, busy.counted) == (["a", "a"], True, 2)
+        assert behind.counted == 0
+        assert worker.killed
+
+    placed(work)
+
+
+def test_a_run_that_was_begun_too_late_slips_once_and_nothing_starts_behind_it():
+    """The one before it is done in its own tick, after the half of the other's."""
+
+    async def work(place, worker, run, settled, late):
+        first, second = run("a", tick=60.0), run("b", tick=1.0)
+        place.start()
+        await second.started.wait()
+        await asyncio.sleep(second.release - 0.3 - asyncio.get_running_loop().time())
+        worker.free, held = threading.Event(), worker.free
+        held.set()
+        await until(lambda: second.begun is not None)
+        assert second.held_up
+        third, old = run("c", tick=5.0), second.release
+        await until(lambda: late == ["b"])
+        assert second.release >= old + second.tick
+        assert place._until == second.release
+        assert not third.started.is_set()
+        worker.free.set()
+        await third.started.wait()
+        assert third.release - third.tick >= second.release
+        await until(lambda: ("b", "b") in settled)
+        assert late == ["b"]
+        assert not first.overran
+        assert not second.overran
 
     placed(work)
 
