@@ -430,6 +430,24 @@ def test_three_may_wait_of_each_and_what_waits_is_set_aside(opened):
     opened(work, approval="0.2", budget="0.8")
 
 
+def test_what_waits_and_is_asked_again_is_the_same_order(opened):
+    """With another key, too; not for another person, at another price, or with fresh noise."""
+
+    async def work(desk, _worker):
+        first = await held(desk, "0.21")
+        for key in (None, "k", "k"):
+            assert await desk.ask("ana", key, question("0.21")) is first
+        others = [
+            await held(desk, "0.21", "ben"),
+            await held(desk, "0.22"),
+            await desk.ask("ana", None, question("0.21", fresh=True)),
+        ]
+        waiting = await desk.write(desk.waiting)
+        assert [o.id for o in waiting] == [first.id, *(o.id for o in others)]
+
+    opened(work, approval="0.2")
+
+
 def test_what_waits_is_set_aside_once(opened):
     """What is little of what is left is kept from others as it is: neither more nor less."""
 

@@ -242,8 +242,8 @@ class Desk:
             raise
         limit = self.counter.policy.service.approval
         if limit is not None and bill.cost.epsilon > limit and not await self._known(order, bill):
-            await self.write(lambda: self._hold(order, bill))
-        elif not order.over:
+            return await self.write(lambda: self._hold(order, bill))
+        if not order.over:
             await self._pay(order, bill, new=key is None)
         return order
 
@@ -473,9 +473,14 @@ class Desk:
 
     # -- waiting for an owner -------------------------------------------------------------
 
-    def _hold(self, order: Order, bill: Bill) -> None:
+    def _hold(self, order: Order, bill: Bill) -> Order:
+        """Let a question wait for an owner; one that waits already is the same order again."""
         with self._holding:
             held = [o for o in self.waiting() if o.analyst == order.analyst]
+            asked = canonical(dict(order.body))
+            same = [o for o in held if canonical(dict(o.body)) == asked]
+            if same and not order.body.get("fresh"):
+                return same[0]
             if len(held) >= _HELD:
                 raise BusyError(f"{_HELD} of your questions wait for an owner already")
             with self.ledger.glance():
@@ -485,6 +490,7 @@ class Desk:
                 raise refused
             order.settle_by(bill)
             self.orders.keep(order)
+            return order
 
     def waiting(self) -> list[Order]:
         """Questions that wait for an owner; those that have waited too long are declined."""
