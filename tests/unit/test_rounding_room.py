@@ -380,19 +380,19 @@ def test_masses_have_at_least_the_profile_they_are_made_of(step, monkeypatch):
     least = math.inf
     for cells in (1, 2, 3) * 30:
         true = rng.dirichlet(np.ones(cells + 2))[:-1].tolist()
-        logs = np.array([float(mpmath.log(profile(true[:-1], true[-1], step, i)))
+        logs = np.array([float(mpmath.log(profile_of(true[:-1], true[-1], step, i)))
                          for i in range(cells + 1)])  # fmt: skip
         monkeypatch.setattr(_pair, "_reach", lambda *_, n=cells: n)
         masses, infinite = _pair._masses(
             lambda x, y=logs: y[np.rint(x / step).astype(int)], math.inf, step, convex=True
         )
         for i in range(cells + 1):
-            found = profile(masses.tolist(), infinite, step, i) / mpmath.exp(mp(float(logs[i])))
+            found = profile_of(masses.tolist(), infinite, step, i) / mpmath.exp(mp(float(logs[i])))
             least = min(least, float(found - 1))
     assert 0 <= least < 16 * ULP
 
 
-def profile(masses, infinite, step, i):
+def profile_of(masses, infinite, step, i):
     """δ at i steps of masses at one step, two steps and so on, with many digits."""
     return mp(infinite) + sum(
         mp(x) * (1 - mpmath.exp((i - j) * mp(step))) for j, x in enumerate(masses, 1) if j > i
