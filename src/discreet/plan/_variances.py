@@ -166,20 +166,25 @@ def _norm(tilt: Fraction, *, gaussian: bool) -> Fraction:
 
 def chosen(rough: float, rows: int, law: TwoRounds) -> Asked:
     """What to measure where the mean is about `rough`, in half ranges from the middle."""
-    n = max(rows, 1)
-    noise = 4 * law.law.std / (WHOLE * n)
-    if noise > _ALONE:
+    if rows < 2:
+        return ITSELF  # nothing varies
+    n, noise, less = rows, 4 * law.law.std / (WHOLE * rows), 1 - 1 / rows
+    if noise * less**3 > _ALONE:
         return ABOUT_THE_MIDDLE
     # noise that is almost never there would leave nothing to divide by
     scale = max(2 * law.first.std, 2.0**-20) / (WHOLE * n)
     grid = Fraction(2) ** (frexp(scale)[1] - 7)  # far finer than the noise; few distinct cases
     limit = 1 + 2 * _FAR * scale
-    return _chosen(round(min(max(rough, -limit), limit) / grid), grid, scale, noise, law.gaussian)
+    place = round(min(max(rough, -limit), limit) / grid)
+    return _chosen(place, grid, scale, (noise, less), law.gaussian)
 
 
 @lru_cache(4096)
-def _chosen(place: int, grid: Fraction, scale: float, noise: float, gaussian: bool) -> Asked:
+def _chosen(
+    place: int, grid: Fraction, scale: float, noises: tuple[float, float], gaussian: bool
+) -> Asked:
     """The smaller expected error, means being as likely as the first round says they are."""
+    noise, less = noises
     rough = float(place * grid)
     low, high = min(max(rough, -1.0), 1.0) - _FAR * scale, min(max(rough, -1.0), 1.0) + _FAR * scale
     m = np.linspace(max(low, -1.0), min(high, 1.0), _PLACES)
@@ -194,13 +199,13 @@ def _chosen(place: int, grid: Fraction, scale: float, noise: float, gaussian: bo
     spread = float(weights @ (m - float(centre)) ** 2)
     expected = {t: _expected(float(centre), spread, t, noise, gaussian=gaussian) for t in _TILTS}
     best = min(expected, key=expected.__getitem__)
-    return Asked(centre, best) if expected[best] < _AHEAD**2 else ITSELF
+    return Asked(centre, best) if expected[best] < (_AHEAD * less) ** 2 else ITSELF
 
 
 def _expected(
     centre: float, spread: float, tilt: Fraction, noise: float, *, gaussian: bool
 ) -> float:
-    """Mean square error of two sums, that of the variance itself being 1."""
+    """Mean square error of two sums, that of the variance itself of many rows being 1."""
     far, t = 1 + abs(centre), float(tilt)
     own = (far**2 * float(_norm(tilt, gaussian=gaussian)) / 4) ** 2
     first = own / (2 * t * far) ** 2  # of the mean
@@ -442,11 +447,19 @@ class PublicVariance(Formula):
     def known(self, releases: Releases) -> tuple[Squares, int]:
         """What was released, and how many rows there are."""
         rows = read(releases, self.count, Numbers).values[0]
-        return read(releases, self.squares, Squares), max(rows, 1)
+        return read(releases, self.squares, Squares), rows
+
+    def _certain(self, rows: int) -> float | None:
+        """What so few rows have: no variance (NULL, as in SQL), or none of one row."""
+        if rows < (2 if self.sample else 1):
+            return float("nan")
+        return None if rows > 1 else 0.0
 
     def estimate(self, releases: Releases) -> Floats:
         """The variance, inside the possible range."""
         release, n = self.known(releases)
+        if (certain := self._certain(n)) is not None:
+            return np.array([certain])
         if len(release.factors) == 1:
             return self._finish([_middle(release.values[0]) / float(release.factors[0]) / n], n)
         (a, b), (u, v) = map(float, release.factors), self._ends(release)
@@ -461,6 +474,8 @@ class PublicVariance(Formula):
     def box(self, releases: Releases, level: float) -> Box:
         """All variances that the noise of the second round does not rule out."""
         release, n = self.known(releases)
+        if (certain := self._certain(n)) is not None:
+            return Box(np.array([certain]), np.array([certain]))
         if len(release.factors) == 1:
             off = release.law.interval(level).high + 0.5
             middle, b = _middle(release.values[0]), float(release.factors[0])
