@@ -436,11 +436,11 @@ def test_errors_are_those_of_the_proof_note(size, middle):
     assert max(risk(size, m) for m in np.linspace(0, 1, 11)) < 1.05
 
 
-@pytest.mark.parametrize("size", [16, 25, 50, 100, 400, 5000])
+@pytest.mark.parametrize("size", [2, 16, 25, 50, 100, 400, 5000])
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 12])
 def test_few_rows_are_not_behind_noise_on_their_variance(n, size):
     """It moves by (n − 1)/n of the squared range alone; a choice that forgets it has up to 2.1."""
-    if size > 30 * (1 - 1 / n) ** 3:  # below, the ends of the range matter
+    if n == 2 or size > 30 * (1 - 1 / n) ** 3:  # below, what is possible decides
         assert max(risk(size, m, n) for m in np.linspace(0, 1, 7)) < 1.05
 
 

@@ -163,6 +163,20 @@ def too_few(count: Numbers, needed: int) -> NDArray[np.bool_]:
     return (count.floats < needed) & (count.law is None)
 
 
+def spread_margin(half: float, width: float, *, root: bool, more: str = "") -> str:
+    """Error of a variance, `half` over the number of rows at its worst, or of its root, in words.
+
+    |√a − √b| is at most √|a − b|, and about |a − b| ÷ 2√b; the range is `width` wide.
+    """
+    if not root:
+        return f"± at most about {number(half, half)} ÷ number of rows{more}"
+    usual, any_, such = 2 * half / width, half**0.5, width / 4
+    return (
+        f"± at most about {number(usual, usual)} ÷ number of rows for a deviation of "
+        f"{number(such, such)}, {number(any_, any_)} ÷ √(number of rows) for any"
+    )
+
+
 def _at_least_one(count: Box) -> Box:
     return Box(np.maximum(count.low, 1), np.maximum(count.high, 1))
 
@@ -347,9 +361,15 @@ class Spread(Formula):
         variance = np.clip(variance * float(self.step) ** 2, 0, ceiling)
         return np.sqrt(variance) if self.root else variance
 
-    def margin(self, priced: Sequence[Priced], confidence: float) -> str:  # noqa: ARG002 - depends on data
-        """Not known in advance."""
-        return "± follows from noisy moments; see the interval of the answer"
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:
+        """Error at its worst, with the mean at an end of the range: there is a public n."""
+        if not self.widest:
+            return ONE_VALUE
+        far = float(self.widest / self.step) / 2
+        laws = [priced[i].noise for i in (self.first, self.second)]
+        weights = [2 * far / self.times[0], 1 / self.times[1]]
+        half = noise_margin(laws, weights, confidence) * float(self.step) ** 2
+        return spread_margin(half, float(self.widest), root=self.root)
 
     def check(self, releases: Releases) -> None:
         """Refuse an empty range."""

@@ -51,9 +51,12 @@ Where noise on the variance itself would be beyond :data:`_ALONE` quarters of th
 (E < 30), the first round knows nothing. There two sums about the middle with t = ½ are ahead (0.55
 to 0.8 in the middle, 1.04 at most), as the mean that they give bounds the variance:
 :math:`\sigma^2\le(K-\bar y)\bar y`. Only below E = 8, where all is noise, would a variance near the
-largest possible be better off with noise of its own, clamped, by up to √2. All of this is about ten
-rows and more: of two to four rows the variance itself moves by (n−1)/n of K² only, which the choice
-leaves out, and the error may be 1.7 times that of noise of its own.
+largest possible be better off with noise of its own, clamped, by up to √2.
+
+Of few rows the variance itself moves by (n−1)/n of K² only, and two sums by as much as ever. They
+are held against that, and taken about the middle below :math:`E=30(\frac{n-1}n)^3`, up to which
+they are level at the ends of the range (by simulation; of two rows never). One row has no variance,
+and none of a sample: n being public, that is said without noise.
 
 Intervals
 ---------
@@ -77,10 +80,9 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from discreet._dataclass import dataclass, replace
-from discreet._print import number
 from discreet.noise import DiscreteGaussian
 from discreet.plan._expr import Arithmetic, Constant, Expr, Square
-from discreet.plan._formula import Formula, Releases, read
+from discreet.plan._formula import Formula, Releases, read, spread_margin
 from discreet.plan._parts import (
     Cells,
     Draw,
@@ -166,8 +168,8 @@ def _norm(tilt: Fraction, *, gaussian: bool) -> Fraction:
 
 def chosen(rough: float, rows: int, law: TwoRounds) -> Asked:
     """What to measure where the mean is about `rough`, in half ranges from the middle."""
-    if rows < 2:
-        return ITSELF  # nothing varies
+    if rows < 3:
+        return ITSELF  # half as sensitive as two sums, or nothing varies
     n, noise, less = rows, 4 * law.law.std / (WHOLE * rows), 1 - 1 / rows
     if noise * less**3 > _ALONE:
         return ABOUT_THE_MIDDLE
@@ -521,11 +523,10 @@ class PublicVariance(Formula):
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error at its worst: that of the variance itself."""
-        if self.root:
-            return "± follows from noisy squares; see the interval of the answer"
-        worst = priced[self.squares].law.law.interval(confidence).high / WHOLE
-        shown = number(half := worst * float(self.top * self.step) ** 2, half)
-        return f"± at most about {shown} ÷ number of rows; less if the mean is far from both ends"
+        worst, width = priced[self.squares].law.law.interval(confidence).high / WHOLE, self.top
+        half = worst * float(width * self.step) ** 2
+        more = "; less if the mean is far from both ends"
+        return spread_margin(half, float(width * self.step), root=self.root, more=more)
 
     def check(self, releases: Releases) -> None:
         """Refuse an empty range and squares about what lies outside of it."""
