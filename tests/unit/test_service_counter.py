@@ -11,6 +11,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from fractions import Fraction
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pytest
 import discreet as dc
 from discreet.curator import Counter, run_bill
 from discreet.errors import DiscreetError, IdempotencyError, ParameterError
-from discreet.service import Home, _desk, _pool
+from discreet.service import Home, _desk, _home, _pool
 from discreet.service._desk import Desk, check_key
 from discreet.service._pool import Place, Run, Turns
 from discreet.service._worker import DONE, FAILED, Setup
@@ -458,6 +459,95 @@ def test_what_waits_is_set_aside_once(opened):
         await held(desk, "0.79", "ben", 9)
 
     opened(work, approval="0.2")
+
+
+def test_what_waits_is_kept_as_it_was_when_it_came(opened):
+    """Half of what is left now would be less after each question of somebody else's."""
+
+    async def work(desk, _worker):
+        order = await held(desk, "0.45")
+        paid = 0
+        for age in range(12):
+            with suppress(DiscreetError):
+                await desk.ask("ben", None, question("0.19", age))
+                paid += 1
+        assert paid == 2  # of the .55 that are not kept
+        seen = desk.shown(order, desk.orders.bill_of(order))
+        await desk.decide(order.id, approve=True, by="olga", reason="so", seen=seen)
+        assert order.state == "running"
+        await desk.ask("ben", None, question("0.1", 20))
+        assert desk.admission._kept == {}  # nothing for whoever waits no more
+
+    opened(work, approval="0.2")
+
+
+def test_who_waits_with_more_keeps_half_of_what_is_left_when_it_came(opened):
+    async def work(desk, _worker):
+        first = await held(desk, "0.3")
+        assert desk.admission._set_aside("ben", "") == [("ana", desk.orders.bill_of(first).cost)]
+        await held(desk, "0.6", age=3)
+        ((who, cost),) = desk.admission._set_aside("ben", "")
+        assert (who, cost.epsilon) == ("ana", Fraction(1, 2))
+        ((_, own),) = desk.admission._set_aside("ana", "")
+        assert own.epsilon == Fraction(9, 10)
+        await desk.ask("ben", None, question("0.19", 5))
+        ((_, later),) = desk.admission._set_aside("ben", "")
+        assert later == cost
+
+    opened(work, approval="0.2")
+
+
+@pytest.mark.parametrize("body", [
+    {"questions": [{"sql": COUNT}, {"sql": COUNT + " WHERE age > 3"}], "epsilon": "0.0000001"},
+    {"sql": f"{COUNT} UNION ALL {COUNT} WHERE age > 3", "epsilon": "0.0000001"},
+    {"sql": COUNT, "epsilon": "0.0000001"},
+    {"sql": COUNT, "within": {"n": "1000000000"}},
+    {"questions": [{"sql": COUNT, "within": {"n": "1000000000"}}]},
+])  # fmt: skip
+def test_the_least_price_counts_wherever_it_is_debited(opened, body):
+    """In the price that is shown, in the day, and in the ledger: one amount."""
+
+    async def work(desk, _worker):
+        least = Fraction(1, 1000)
+        order = await answered(desk, body)
+        assert (order.price, order.paid, spent(desk)) == (least, least, least)
+        assert desk.admission.room("ana", everybody=False).today == least
+        with pytest.raises(DiscreetError, match="today's limit"):
+            await desk.ask("ana", None, {**body, "fresh": True} if "sql" in body else
+                           {"questions": [{"sql": COUNT}], "epsilon": "0.0006"})  # fmt: skip
+        assert spent(desk) == least
+
+    opened(work, daily="0.0015")
+
+
+def test_what_another_host_has_settled_meanwhile_costs_nothing(opened, monkeypatch):
+    """Its debit was open when it was found; one run, one outcome, no least price."""
+
+    async def work(desk, worker):
+        bill = desk.orders.bill(question(), "ben")
+        paid = desk.counter.pay(bill, "ben", key="theirs")
+        text = worker.ask(pickle.dumps(bill))[1:].decode()
+
+        async def waited(_paid):
+            desk.counter.settle(paid, text)
+
+        monkeypatch.setattr(desk, "_same", waited)
+        order = await desk.ask("ana", None, question())
+        assert (order.state, order.cached, order.paid) == ("done", True, 0)
+        assert (spent(desk), len(worker.asked)) == (Fraction(1, 10), 1)
+
+    opened(work)
+
+
+def test_a_folder_is_one_service_s(tmp_path, monkeypatch):
+    """Two would decide about one question twice, and a rule of two persons would be one's."""
+    monkeypatch.setattr(_home, "_PATIENCE", 0.0)
+    first, second = Home(tmp_path), Home(tmp_path)
+    refused = pytest.raises(DiscreetError, match="another service has the folder")
+    with first.alone(), refused, second.alone():
+        pass
+    with second.alone():
+        assert (tmp_path / "service.lock").stat().st_mode & 0o077 == 0
 
 
 # -- places -------------------------------------------------------------------------------

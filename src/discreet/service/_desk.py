@@ -326,6 +326,11 @@ class Desk:
             self._follow(order, other, bill)
             return
         if not free:
+            number, hash_ = paid.receipt.number, paid.receipt.hash
+            ended = await self.write(lambda: self.ledger.outcome(number, hash_))
+            if ended is not None and ended[1] is not None:  # by another host, while we waited
+                await self._hand_out(order, bill, ended[1], own=own)
+                return
             await self.write(lambda: self.counter.meter(paid))
         await self.write(lambda: self.orders.keep(order))
         self._begin(order, paid)
