@@ -455,7 +455,7 @@ def test_loss_of_randomized_response(p_, k):
     has_room(above(stated, exact), 2.0**-50, 2.0**-53)
 
 
-@pytest.mark.parametrize("eps", ["0.5", "29", "45", "300"])
+@pytest.mark.parametrize("eps", ["0.5", "29", "30", "31", "45", "300"])
 def test_largest_loss_of_a_sample(eps):
     exact = mpmath.log1p(mp("0.4") * mpmath.expm1(mp(eps)))
     found = float(mp(p.sample(p.Pure(eps), "0.4").top) - exact)
