@@ -12,9 +12,9 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
-from contextlib import suppress
 from pathlib import Path
 
 import duckdb
