@@ -318,6 +318,17 @@ def test_a_ledger_without_anchor_needs_adoption_on_record(path, given, book, mon
     assert again.balance().left("epsilon") == book.balance().left("epsilon")
 
 
+@pytest.mark.parametrize("purpose", ["look", "try"])
+@pytest.mark.usefixtures("book")
+def test_who_only_looks_is_told_that_no_anchor_knows_the_lines(
+    path, given, monkeypatch, folder, purpose
+):
+    Path(f"{path}.anchor").unlink()
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "another machine"))
+    with pytest.raises(errors.LedgerIntegrityError, match="no anchor"):
+        ledger.open_ledger(path, given.policy(), purpose=purpose)
+
+
 def test_a_spoilt_slot_of_the_anchor_leaves_the_other(path, given, book):
     anchor = Path(f"{path}.anchor")
     raw = bytearray(anchor.read_bytes())

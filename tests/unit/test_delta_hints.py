@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import discreet as dc
 from discreet.cli import app
+from discreet.curator._room import fitting_delta
 from discreet.errors import Hint, ParameterError
 
 QUESTION = "SELECT town, COUNT(*) AS n FROM people GROUP BY town"
@@ -57,6 +58,17 @@ def test_a_budget_without_a_delta_tells_none():
             asked(curator, "sql")
         assert not isinstance(refused.value.hint, Hint)
         assert "under [budget] in the policy" in refused.value.hint
+
+
+@pytest.mark.parametrize("hint", [None, "ask less", Hint("epsilon", "0.1")])
+def test_a_refusal_for_another_reason_keeps_its_own_hint(hint):
+    with (
+        opened("kept", BUDGETS["approx"]) as curator,
+        pytest.raises(ParameterError) as refused,
+        fitting_delta(curator._balances, None),
+    ):
+        raise ParameterError("something else", hint=hint)
+    assert refused.value.hint == hint
 
 
 def test_the_command_line_is_told_the_same(tmp_path, monkeypatch):

@@ -97,6 +97,26 @@ def test_a_line_that_was_changed_is_seen(field):
     assert refused(_chain.check_head, HEAD, changed(LINES[-1], field))
 
 
+@pytest.mark.parametrize("field", ["when", "body", "state", "number", "previous"])
+def test_a_line_that_was_changed_and_sealed_anew_is_seen_by_its_neighbour(field):
+    """Nothing but the number and the previous hash tells: lines of format 1 have no jumps."""
+    plain, hashes = [], [_chain.GENESIS]
+    for line in LINES:
+        plain.append(sealed(replace(line, previous=hashes[-1], jump=None)))
+        hashes.append(plain[-1].hash)
+    head = replace(HEAD, hash=hashes[-1])
+    assert _chain.check_links(plain, head) == len(plain)
+    for k, line in enumerate(plain[:-1]):
+        forged = [*plain[:k], sealed(changed(line, field)), *plain[k + 1 :]]
+        assert refused(_chain.check_links, forged, head), (k, field)
+
+
+def sealed(line):
+    """A line with the hash of what it says."""
+    parts = (line.number, line.when, line.kind, line.body, line.state, line.previous)
+    return replace(line, hash=_chain.line_hash(*parts))
+
+
 def test_lines_that_are_gone_doubled_or_in_another_order_are_seen():
     for k in range(len(LINES)):
         assert refused(_chain.check_links, [*LINES[:k], *LINES[k + 1 :]], HEAD)

@@ -261,6 +261,28 @@ def test_tail_probability_is_exact(script):
     assert _cells._tail(heap, 0, word) >= tail
 
 
+@pytest.mark.parametrize(
+    "law",
+    [DiscreteLaplace("0.2"), DiscreteLaplace(30), DiscreteGaussian(3), DiscreteGaussian(400)],
+    ids=repr,
+)
+def test_bounds_on_a_tail_hold_it_between_them_at_any_number_of_digits(law, monkeypatch):
+    """The threshold is e^{−f(t)}/c(1 − e^{−λ}), λ being the step of f at t, by hand."""
+    heap, told = _cells.cells(law._kernel, bits=10, resolution=3), []
+    monkeypatch.setattr(_cells, "less_than", lambda _word, bounds, _upper: told.append(bounds))
+    assert _cells._tail(heap, 0, 0) is None
+    t, kernel = heap.tails[0], law._kernel
+    with mpmath.workdps(60):
+        a, b = (mpmath.mpf(x.numerator) / x.denominator
+                for x in map(Fraction, (kernel.linear, kernel.square)))  # fmt: skip
+        step = a + 2 * b * t  # f at one more is larger by at least this
+        exact = mpmath.exp(-t * (a + b * t)) / (mpmath.mpf(heap.area) * -mpmath.expm1(-step))
+        for digits in (*range(1, 30, 3), 40):
+            low, high = (mpmath.mpf(x.numerator) / x.denominator for x in told[0](digits))
+            assert low <= exact <= high
+        assert high - low < exact * mpmath.mpf(10) ** -15
+
+
 @pytest.mark.parametrize("rate", [Fraction(1, 3), Fraction(5, 2), Fraction(7, 5)])
 def test_the_geometric_law_without_a_table(rate):
     x = np.array([_cells.geometric(rate) for _ in range(4000)])

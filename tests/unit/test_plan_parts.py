@@ -23,6 +23,7 @@ from discreet.plan._parts import (
     Hidden,
     LaplaceRule,
     Priced,
+    add,
     charge,
     distance,
     fits,
@@ -434,3 +435,9 @@ def test_what_is_chosen_by_is_what_an_audit_measures():
     ((_, measured),) = part.measurements(groups)
     for cell, scores in zip(cells.shown, seen, strict=True):
         assert [measured.get((*cell, c), 0) for c in part.codes] == scores
+
+
+def test_noise_is_added_beyond_every_word():
+    exact = np.array([2**70, -5, 2**63 - 1], dtype=object)
+    assert add(exact, np.array([3, -7, 1])).tolist() == [2**70 + 3, -12, 2**63]
+    assert add(np.array([2**63 - 1]), np.array([2**63 - 1])).tolist() == [2**64 - 2]

@@ -283,6 +283,15 @@ def test_concentrated_losses_add_up():
     assert p.group(p.Concentrated("0.005", "0.1"), 3).rho == Fraction(9, 200)
     with pytest.raises(NotProvedError):
         p.Concentrated.of(p.Gaussian(1))
+    for loss in (
+        p.Approx("0.5", "0.01"),
+        p.sample(p.Approx("0.5", "0.01"), "0.3"),
+        p.group(p.Approx("0.5", "1e-6"), 2),
+        p.compose([p.Pure(1), p.Approx("0.5", "1e-6")]),
+    ):  # bounded but for what may fail altogether
+        assert loss.mass_at_infinity
+        with pytest.raises(NotProvedError, match="is not bounded"):
+            p.Concentrated.of(loss)
     with pytest.raises(ParameterError):
         p.Concentrated(-1, 1)
 

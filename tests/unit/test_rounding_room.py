@@ -455,7 +455,19 @@ def test_loss_of_randomized_response(p_, k):
     has_room(above(stated, exact), 2.0**-50, 2.0**-53)
 
 
-@pytest.mark.parametrize("eps", ["0.5", "29", "45", "300"])
+@pytest.mark.parametrize("sigma", [40, 100, 300])
+@pytest.mark.parametrize("shape", [(1,), (2, 1, 1)])
+def test_what_lies_beyond_the_atoms_of_a_shape_counts_as_infinite(sigma, shape):
+    """P(|x| > 37σ + 2) of each coordinate: about 1e-296, and never less than is stated."""
+    reach = math.ceil(37 * sigma) + 2
+    weights = [mpmath.exp(-mpmath.mpf(x * x) / (2 * sigma**2))
+               for x in range(reach + 1, reach + 1 + 12 * sigma)]  # fmt: skip
+    outside = 2 * mpmath.fsum(weights) / (sigma * mpmath.sqrt(2 * mpmath.pi)) * len(shape)
+    stated = _additive._shape_atoms(Fraction(sigma**2), shape).infinite
+    assert outside < stated < 40 * outside
+
+
+@pytest.mark.parametrize("eps", ["0.5", "29", "30", "31", "45", "300"])
 def test_largest_loss_of_a_sample(eps):
     exact = mpmath.log1p(mp("0.4") * mpmath.expm1(mp(eps)))
     found = float(mp(p.sample(p.Pure(eps), "0.4").top) - exact)

@@ -10,6 +10,7 @@ import os
 import shutil
 import sqlite3
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from tests.unit.test_service_counter import answered, debits, opened, question, spent
@@ -146,6 +147,35 @@ def test_late_runs_of_which_nobody_was_told_are_entered_once(tmp_path):
         os.close(one.file)
     Daybook(tmp_path, "p").recall(entered.append)
     assert sorted(entered) == [0.5, 4.0]
+
+
+def test_books_lie_in_a_folder_of_their_own_that_only_the_owner_reads(tmp_path):
+    old = left(tmp_path, "aa")
+    new = Daybook(tmp_path, "p")
+    (shelf,) = tmp_path.iterdir()
+    assert {path.name for path in shelf.iterdir()} == {old.name, new.name}
+    assert shelf.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in shelf.iterdir())
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files have no list here")
+@pytest.mark.parametrize("end", [Daybook.forget, Daybook.close])
+def test_what_is_thrown_away_or_cannot_be_read_is_not_held_open(tmp_path, end):
+    """A file that stays open keeps its lock: its book would look like a living process's."""
+    living, whole, torn = (Daybook(tmp_path, "p") for _ in range(3))
+    killed(whole)
+    killed(torn)
+    torn._path.write_bytes(b"\xff\n")
+
+    def held():
+        opened = [x.readlink() for x in Path("/proc/self/fd").iterdir() if x.is_symlink()]
+        return sorted(x.name for x in opened if x.is_relative_to(tmp_path))
+
+    assert held() == [living.name]
+    new = Daybook(tmp_path, "p")
+    assert len(held()) == 3  # its own, and the one that can be read
+    end(new)
+    assert held() == sorted([living.name, new.name] if end is Daybook.forget else [living.name])
 
 
 # -- the desk -------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -128,6 +129,26 @@ def part(dialect, k):
 def test_what_is_known_of_a_value(dialect, k):
     known = part(dialect, k)
     assert {x: shown(x, dialect) for x in known} == known
+
+
+@pytest.mark.parametrize("dialect", COLUMNS, ids=["duck", "post", "spark"])
+def test_a_unit_stays_one_only_where_no_two_become_the_same(dialect):
+    """Written or cut, two reals may be the same; whole numbers, texts and names never are."""
+    text, integer, texts, integers = {
+        "duckdb": ("VARCHAR", "BIGINT", "b i s t h ub ui u8 u16 text e uid", "b i s t ui u8 u16"),
+        "postgresql": ("text", "int8", "b i s text", "b i s"),
+        "spark": ("STRING", "BIGINT", "b i s w", "b i"),
+    }[dialect]
+    rules = Spark(dialect) if dialect == "spark" else Functions(dialect)
+    kept = {text: set(), integer: set()}
+    for kind, (name, native) in itertools.product(kept, COLUMNS[dialect].items()):
+        table = '"z"' if dialect != "spark" else "`z`"
+        node, _ = read(f"SELECT CAST({name} AS {kind}) AS y FROM {table}", dialect).items[0]
+        scope = Scope((("z", name, column(native, dialect, 1, unit=True)),))
+        with suppress(Unproven):
+            if rules.value(node, scope, NOTHING).unit:
+                kept[kind].add(name)
+    assert kept == {text: set(texts.split()), integer: set(integers.split())}
 
 
 # -- two columns of any types --------------------------------------------------------------------
