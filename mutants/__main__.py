@@ -68,7 +68,7 @@ CRITICAL = {
     "cleaning": ("engines/_ingest.py", "engines/_physical.py", "engines/_render.py",
                  "engines/_dialect.py", "engines/_statements.py"),
     "queue": ("service/_admission.py", "service/_ticks.py", "service/_pool.py",
-              "service/_desk.py"),
+              "service/_desk.py", "service/_daybook.py"),
     "thresholds": ("privacy/_keys.py", "mechanisms/_thresholds.py", "plan/_keys.py"),
     "samplers": ("noise/_cells.py", "noise/_compare.py", "noise/_laws.py", "noise/_uniform.py",
                  "noise/_flips.py", "noise/_entropy.py", "mechanisms/_noisy_max.py",

@@ -373,6 +373,32 @@ def test_a_grid_asks_for_the_profile_no_higher_than_its_points(step, monkeypatch
     assert all(Fraction(x) <= i * step for i, x in enumerate(asked))
 
 
+@pytest.mark.parametrize("step", [1 / 64, 0.25, 1.0, 2.0, 5.0, 30.0])
+def test_masses_have_at_least_the_profile_they_are_made_of(step, monkeypatch):
+    """At every point of the grid; of a wide one no other room makes up for that of the heights."""
+    rng = np.random.default_rng(14)
+    least = math.inf
+    for cells in (1, 2, 3) * 30:
+        true = rng.dirichlet(np.ones(cells + 2))[:-1].tolist()
+        logs = np.array([float(mpmath.log(profile_of(true[:-1], true[-1], step, i)))
+                         for i in range(cells + 1)])  # fmt: skip
+        monkeypatch.setattr(_pair, "_reach", lambda *_, n=cells: n)
+        masses, infinite = _pair._masses(
+            lambda x, y=logs: y[np.rint(x / step).astype(int)], math.inf, step, convex=True
+        )
+        for i in range(cells + 1):
+            found = profile_of(masses.tolist(), infinite, step, i) / mpmath.exp(mp(float(logs[i])))
+            least = min(least, float(found - 1))
+    assert 0 <= least < 16 * ULP
+
+
+def profile_of(masses, infinite, step, i):
+    """δ at i steps of masses at one step, two steps and so on, with many digits."""
+    return mp(infinite) + sum(
+        mp(x) * (1 - mpmath.exp((i - j) * mp(step))) for j, x in enumerate(masses, 1) if j > i
+    )
+
+
 def test_a_profile_that_is_convex_is_its_own_minorant():
     grid = np.arange(3000) * 0.01
     heights = np.exp(p.Gaussian(2).log_delta(grid))

@@ -74,6 +74,7 @@ OWN = "SELECT u, count(*) AS c, sum(a) AS a FROM ({}) AS s GROUP BY u"
 OWNK = "SELECT u, k, count(*) AS c, max(a) AS a FROM ({}) AS s GROUP BY u, k"
 SCALE = "SELECT u, least(count(*), 3) AS c FROM ({}) AS s GROUP BY u"
 ONCE = rows(VISITS, 1, order="c")
+UNKNOWN = OWN.format(PEOPLE.replace(' WHERE "id" IS NOT NULL', "")).replace("count(*) AS c, ", "")
 OWNH = f"SELECT *, u % 7 AS h FROM ({PEOPLE}) AS s"
 UPTO = joined(PEOPLE, SCALE.format(rows(PEOPLE)), "l.u = r.u")
 UPRANK = ranked(UPTO, order="k", function="dense_rank", name="g")
@@ -237,6 +238,9 @@ STATEMENTS = {
     "unit join, of lone rows": total(joined(LONE, LONE, "l.k = r.k", what="l.*, r.a AS c")),
     "unit join, sums": total(joined(rows(PEOPLE), by(rows(VISITS, 4, order="c"), "c", "count(*)"),
                                     "l.k = r.c")),
+    "unit join, sums of the unknown": total(joined(UNKNOWN, ONCE, "l.u = r.u")),
+    "unit join, with sums of the unknown": total(
+        joined(rows(PEOPLE), UNKNOWN, "l.u = r.u", what="l.*")),
     "unit join, unknown": total(rows(joined(
         PEOPLE.replace(' WHERE "id" IS NOT NULL', ""), ONCE, "l.u = r.u"), order="a, k, c")),
     "unit join, left, unknown": total(rows(joined(

@@ -65,6 +65,8 @@ less g, :math:`V(m)=S/n-2mA/n+m^2` differs from the variance by noise alone, of 
 and 2m/an. A region of m gets a tenth of the error; the variance lies between the least and the
 largest V over it, less and plus a margin for the largest \|m\| in it (Berger and Boos), and
 below (K − ȳ)ȳ. Where the region is wide, boxes of both sums at half of the error each say more.
+The estimate belongs to the interval in any case: of two values, as of yes and no, the variance is
+(K − ȳ)ȳ, and what little noise raises it would lie above.
 Given the first round all of this is about the noise of the second, so what the first one chose
 costs no coverage.
 """
@@ -484,7 +486,10 @@ class PublicVariance(Formula):
             low, high = (middle - off) / (b * n), (middle + off) / (b * n)
         else:
             low, high = self._about(release, n, 1 - level)
-        return Box(self._finish([low], n), self._finish([high], n))
+        # what the mean allows may lie below what the squares say: then nothing would be left
+        found = self.estimate(releases)
+        least, most = self._finish([low], n), self._finish([high], n)
+        return Box(np.minimum(least, found), np.maximum(most, found))
 
     def _ends(self, release: Squares) -> tuple[float, float]:
         """Ends of the range, from the centre."""

@@ -79,10 +79,11 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         )
     if len(policies) > 1 and (options.ledger or options.source):
         raise ParameterError("with several policies, each states its own source and ledger")
-    # measured before workers are there to be in each other's way
-    crowd = Crowd(machine(), processors(), options.workers * len(policies), len(policies))
-    seats = asyncio.Semaphore(crowd.seats)
     with ExitStack() as stack:
+        stack.enter_context(home.alone())
+        # measured before workers are there to be in each other's way
+        crowd = Crowd(machine(), processors(), options.workers * len(policies), len(policies))
+        seats = asyncio.Semaphore(crowd.seats)
         desks: dict[str, Desk] = {}
         for path in policies:
             desk = _desk(path, home, options, crowd, stack)

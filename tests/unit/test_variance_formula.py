@@ -1,0 +1,180 @@
+"""What is made of the numbers of a variance alone: releases by hand, with noise that is chosen.
+
+The truth is the variance of a table; a release is what the table measures, plus noise at the edge
+of what an interval allows for. Nothing is drawn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from discreet import plan as pl
+from discreet import policy as pol
+from discreet import sql
+from discreet.noise import DiscreteGaussian, DiscreteLaplace
+from discreet.plan import _tails
+from discreet.plan import _variances as va
+from discreet.plan._vectors import Numbers
+
+TOP = 200
+TABLES = {
+    "low": np.arange(60) % 21,
+    "middle": 60 + np.arange(60) % 81,
+    "high": 178 + np.arange(61) % 21,
+    "both ends": np.array([0, 200] * 30),
+    "skewed": np.array([0] * 50 + [200] * 9),
+    "one": np.array([44]),
+}
+ASKED = (va.ITSELF, va.ABOUT_THE_MIDDLE, *va.SHOWN)
+SMALL = DiscreteLaplace(2**12)
+
+
+def formula(step="1", *, sample=False, root=False):
+    return va.PublicVariance(0, 1, Fraction(-7), Fraction(step), TOP, sample=sample, root=root)
+
+
+def released(table, asked, noise=(0, 0), law=SMALL):
+    sums = va.ExactSums(len(table), int(table.sum()), int((table**2).sum()))
+    gaussian = isinstance(law, DiscreteGaussian)
+    exact = sums.measured(asked, TOP, gaussian=gaussian)
+    squares = va.Squares(
+        sums.rough(TOP),
+        Fraction(va.WHOLE, TOP),
+        law,
+        (1 + asked.centre) * Fraction(TOP, 2),
+        asked.factors(TOP, len(table), gaussian=gaussian),
+        tuple(x + e for x, e in zip(exact, noise, strict=False)),
+        law,
+    )
+    return [squares, Numbers((len(table),), None)]
+
+
+def hair(table, asked):
+    """What one step of the lattice is in the variance."""
+    *once, b = asked.factors(TOP, len(table), gaussian=False)
+    return float(sum((2 * TOP / a for a in once), 1 / b) / len(table))
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("step", ["1", "1/4"])
+def test_without_noise_the_estimate_is_the_variance_whatever_was_asked(name, step):
+    table = TABLES[name]
+    for asked in ASKED:
+        for sample, root in itertools.product((False, True), repeat=2):
+            (found,) = formula(step, sample=sample, root=root).estimate(released(table, asked))
+            n = len(table)
+            times = float(Fraction(step)) ** 2 * (n / (n - 1) if sample and n > 1 else 1)
+            found = found**2 if root else found
+            assert found == pytest.approx(table.var() * times, abs=times * hair(table, asked)), (
+                asked
+            )
+
+
+@pytest.mark.parametrize("centre", [Fraction(-1, 2), Fraction(0), Fraction(3, 4)])
+@pytest.mark.parametrize("name", ["low", "middle", "high", "skewed"])
+def test_a_mean_bounds_the_variance_where_the_first_sum_has_most_weight(name, centre):
+    """No table of that mean has a larger variance than one of both ends; other weights trust it
+    less."""
+    table = TABLES[name]
+    most = (TOP - table.mean()) * table.mean()
+    for tilt in va._TILTS:
+        (found,) = formula().estimate(released(table, va.Asked(centre, tilt), (0, 2**40)))
+        bound = most if tilt == Fraction(1, 2) else TOP**2 / 4
+        assert found == pytest.approx(bound, rel=1e-6)
+        (found,) = formula().estimate(released(table, va.Asked(centre, tilt), (0, -(2**40))))
+        assert found == 0
+    # a mean beyond an end leaves no variance at all
+    for noise in (2**40, -(2**40)):
+        (found,) = formula().estimate(released(table, va.Asked(centre, Fraction(1, 2)), (noise, 0)))
+        assert found == 0
+
+
+@pytest.mark.parametrize("noise", [2**45, -(2**45)])
+@pytest.mark.parametrize("sample", [False, True])
+def test_whatever_the_noise_numbers_are_possible_ones(noise, sample):
+    for (name, table), asked in itertools.product(TABLES.items(), (va.ITSELF, ASKED[5])):
+        n = len(table)
+        most = TOP**2 / 4 * (n / (n - 1) if sample and n > 1 else 1)
+        numbers = released(table, asked, (0, noise) if asked.tilt else (noise,))
+        (found,) = formula(sample=sample).estimate(numbers)
+        box = formula(sample=sample).box(numbers, 0.95)
+        assert found == (most if noise > 0 else 0), name
+        assert 0 <= box.low[0] <= found <= box.high[0] <= most
+
+
+@pytest.mark.parametrize("law", [SMALL, DiscreteLaplace(Fraction(5, 2)), DiscreteGaussian(2**10)])
+@pytest.mark.parametrize("name", ["low", "middle", "skewed"])
+def test_the_interval_of_the_variance_itself_ends_where_its_noise_does(name, law):
+    """The largest noise of the level leaves the truth inside, one more does not."""
+    table = TABLES[name]
+    for level in (0.5, 0.95, 0.999):
+        most = law.interval(level).high
+        for noise, inside in ((most, True), (-most, True), (most + 1, False), (-most - 1, False)):
+            box = formula().box(released(table, va.ITSELF, (noise,), law), level)
+            room = hair(table, va.ITSELF) / 50 * (1 if inside else -1)
+            assert bool(box.low[0] - room <= table.var() <= box.high[0] + room) is inside
+
+
+def edges(table, asked, law, level):
+    """Noise at the edge of what an interval allows for, as the module's note divides the error.
+
+    The first sum's noise within its region, and the noise of V at the exact mean within its margin;
+    or, where the region is wide, each sum's noise within half of the error.
+    """
+    n, error = len(table), 1 - level
+    a, b = map(float, asked.factors(TOP, n, gaussian=isinstance(law, DiscreteGaussian)))
+    m = float(table.mean() - (1 + asked.centre) * TOP / 2)
+    first = law.interval(1 - error / 10).high
+    if 2 * (first + 0.5) > 0.15 * TOP * a * n:
+        half = law.interval(1 - error / 2).high
+        yield from itertools.product((-half, 0, half), repeat=2)
+        return
+    margin = _tails.margin((law, law), (2 * abs(m) / a, 1 / b), 1 - 0.9 * error)
+    for once, side in itertools.product((-first, 0, first), (-1, 0, 1)):
+        yield once, math.floor(b * abs(side) * margin) * side + round(b * 2 * m * once / a)
+
+
+@pytest.mark.parametrize(
+    "law",
+    [SMALL, DiscreteLaplace(2**25), DiscreteLaplace(2**32), DiscreteGaussian(2**24)],
+    ids=["precise", "region", "boxes", "gaussian"],
+)
+@pytest.mark.parametrize("name", [n for n in TABLES if n != "one"])
+def test_intervals_of_two_sums_hold_at_the_edge_of_their_noise(name, law):
+    """And somewhere they end near the truth: an interval of everything would hold as well."""
+    table = TABLES[name]
+    truth, nearest = float(np.var(table)), {-1: math.inf, 1: math.inf}
+    for centre, tilt in itertools.product(
+        (Fraction(-1), Fraction(-3, 4), Fraction(0), Fraction(2, 3), Fraction(1)), va._TILTS[::5]
+    ):
+        asked = va.Asked(centre, tilt)
+        for noise in edges(table, asked, law, 0.95):
+            box = formula().box(released(table, asked, noise, law), 0.95)
+            low, high = float(box.low[0]), float(box.high[0])
+            room = hair(table, asked)
+            assert low - room <= truth <= high + room, (asked, noise)
+            if low > 0 and high < TOP**2 / 4:
+                nearest[-1] = min(nearest[-1], (truth - low) / (high - low))
+                nearest[1] = min(nearest[1], (high - truth) / (high - low))
+    if name != "both ends":  # whose variance is the largest possible one
+        assert max(nearest.values() if law is SMALL else [nearest[-1]]) < 1e-3 or law.std > 2**30
+
+
+def stated(lo, hi, step):
+    column = pol.Real("x", lo, hi, step=step, null=lo)
+    policy = pol.Policy([pol.Table("t", [column], neighbours="change-one")], pol.Budget("1"))
+    low = pl.lower(sql.parse("SELECT VAR_POP(x) AS v FROM t", policy).query)
+    priced = pl.price(low, pl.Ask(Fraction(1)))
+    return low.formulas[0].margin(priced.parts, 0.95)
+
+
+def test_what_a_preview_states_follows_the_range_and_not_its_steps():
+    one = stated("0", "1000", "1")
+    assert "÷ number of rows" in one
+    assert stated("0", "1000", "0.5") == stated("-500", "500", "1") == one
+    assert stated("0", "2000", "1") != one
