@@ -145,8 +145,8 @@ def _offer(
     return {name: value for name, value in given.items() if value is not None}
 
 
-Find = Callable[[Mapping[str, str] | None], Tools]
-"""Gives the tools of whoever sent a message, by its headers; over standard input it has none."""
+Find = Callable[[Any], Tools]
+"""Gives the tools of whoever sent a message, by its request; over standard input it has none."""
 
 
 def server(find: Find) -> Any:
@@ -169,7 +169,7 @@ def server(find: Find) -> Any:
     def refusing(ctx: Any, work: Callable[[Tools], Any]) -> str:
         failed = ""
         try:
-            tools = find(ctx.headers)
+            tools = find(ctx.request_context.request)
             with tools.turn():
                 return json.dumps(plain(work(tools)), ensure_ascii=False)
         except DiscreetError as refusal:

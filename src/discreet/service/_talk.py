@@ -2,7 +2,7 @@
 
 A conversation is a session of the protocol under one key, with a cap of its own; messages
 without a session share one conversation of their key. A key in the header of the message
-decides who asks, never the session that it belongs to.
+decides who asks, never the session that it belongs to; the address decides which policy is asked.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 import anyio.to_thread
+from fastapi import Request
 
 from discreet.answer import Answer
 from discreet.curator import Budget
@@ -24,7 +25,6 @@ from discreet.policy import Policy
 from discreet.service import _api, _forms, _views
 from discreet.service._client import Price
 from discreet.service._desk import Desk
-from discreet.service._errors import UnknownCallerError
 from discreet.service._http import App, Receive, Scope, Send
 from discreet.service._keys import Actor, Role
 from discreet.service._mcp import Tools, server
@@ -88,7 +88,7 @@ class Talk:
 
     def __init__(self, house: _api.House, cap: str) -> None:
         self._house, self._cap = house, cap
-        self._tools: OrderedDict[tuple[str, str], Tools] = OrderedDict()
+        self._tools: OrderedDict[tuple[str, str, str], Tools] = OrderedDict()
         self._turns: dict[str, threading.Semaphore] = {}
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,21 +107,22 @@ class Talk:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one message; without a key in force it is refused before it is read."""
-        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
-        self._house.caller(headers.get("authorization", ""))
+        self._asked(Request(scope))
         if scope["method"] == "GET":  # streams that only the server speaks on: it never does
             await send({"type": "http.response.start", "status": 405, "headers": []})
             await send({"type": "http.response.body", "body": b""})
             return
         await self._app({**scope, "path": "/mcp", "raw_path": b"/mcp"}, receive, send)
 
-    def _find(self, headers: Mapping[str, str] | None) -> Tools:
-        given = headers or {}
-        actor = self._house.caller(given.get("authorization", ""))
-        desk = next((d for n, d in self._house.desks.items() if actor.may_use(n)), None)
-        if desk is None or self._loop is None:
-            raise UnknownCallerError("there is no policy for this key")
-        name = (actor.key, given.get("mcp-session-id", ""))
+    def _asked(self, request: Request) -> tuple[Actor, Desk]:
+        """Say who asks, and about which policy: as everywhere, by the header and the address."""
+        actor = self._house.caller(request.headers.get("authorization", ""))
+        return actor, self._house.desk(actor, request)
+
+    def _find(self, request: Request) -> Tools:
+        actor, desk = self._asked(request)
+        assert self._loop is not None
+        name = (actor.key, request.headers.get("mcp-session-id", ""), desk.name)
         with self._lock:
             if name not in self._tools:
                 turns = self._turns.setdefault(actor.key, threading.Semaphore(_TURNS))
