@@ -1,11 +1,15 @@
-"""Threads of a service share one heap: what one of them lets go, another one can use."""
+"""Memory of a service: its threads share one heap, and no dump of it is written."""
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 import sys
 
 import pytest
+
+from discreet.service import _serve
 
 pytestmark = pytest.mark.races
 
@@ -42,3 +46,22 @@ def test_threads_share_one_heap(tmp_path):
     """Eight threads that hold two hundred kilobytes each, as the C library itself counts them."""
     assert _heaps(tmp_path, "shared") == 1
     assert _heaps(tmp_path, "apart") > 1
+
+
+def test_a_service_writes_no_core_dump_and_no_file_for_others(monkeypatch):
+    """Its signing key and answers are in its memory; set before anything is opened."""
+    done = []
+    monkeypatch.setattr(resource, "setrlimit", lambda *limit: done.append(limit))
+    monkeypatch.setattr(os, "umask", done.append)
+    monkeypatch.setattr(_serve, "share_heap", lambda: done.append("heap"))
+
+    class StopHereError(Exception):
+        pass
+
+    def opened(*_options):
+        raise StopHereError
+
+    monkeypatch.setattr(_serve, "opened", opened)
+    with pytest.raises(StopHereError):
+        _serve.serve([], None, _serve.Options(), print)
+    assert done == [(resource.RLIMIT_CORE, (0, 0)), 0o077, "heap"]

@@ -135,6 +135,7 @@ def serve(
     draft: Callable[[str, str], str] | None = None,
 ) -> None:
     """Serve until a signal comes; `started` is told the address, `draft` drafts policies."""
+    keep_from_dumps()
     share_heap()
     with opened(policies, home, options) as house, _bound(options) as listener:
         house.draft = draft
@@ -190,8 +191,8 @@ def share_heap() -> None:
         ctypes.CDLL(None).mallopt(_HEAPS, 1)
 
 
-def free_memory() -> None:
-    """Keep secrets of this process out of core dumps."""
+def keep_from_dumps() -> None:
+    """Keep secrets of this process, as its signing key, out of core dumps and others' files."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource  # noqa: PLC0415 - not on every system
 
