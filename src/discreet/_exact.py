@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from discreet.errors import Hint, ParameterError
@@ -57,16 +58,18 @@ def decimal(x: Number, name: str) -> Fraction:
 
 
 def _parse(x: Number, name: str, *, shortest: bool) -> Fraction:
+    if type(x) is Fraction:  # what was parsed comes by again and again
+        return x
     if isinstance(x, bool) or not isinstance(x, numbers.Number | str):
         raise ParameterError(f"{name} must be a number, got {type(x).__name__}")
     if isinstance(x, str):
-        return _parse_text(x, name)
+        return _parse_text(x, name, shortest=shortest)
     if isinstance(x, numbers.Rational):
         return Fraction(int(x.numerator), int(x.denominator))
     if isinstance(x, Decimal):
         if not x.is_finite():
             raise ParameterError(f"{name} must be finite, got {x}")
-        return _parse_text(str(x), name)
+        return _parse_text(str(x), name, shortest=shortest)
     if not isinstance(x, numbers.Real):
         raise ParameterError(f"{name} must be a real number, got {type(x).__name__}")
     value = float(x)
@@ -76,16 +79,22 @@ def _parse(x: Number, name: str, *, shortest: bool) -> Fraction:
     return Fraction(str(x)) if shortest else Fraction(value)
 
 
-def _parse_text(x: str, name: str) -> Fraction:
+def _parse_text(x: str, name: str, *, shortest: bool) -> Fraction:
     """Read a decimal or ratio; refuse texts whose exact value would fill the memory."""
     text = x.strip().replace("_", "")
     exponent = re.search(r"[eE]([+-]?\d+)$", text)
     if len(text) > _LONGEST or (exponent and abs(int(exponent[1])) > _LARGEST_EXPONENT):
         raise ParameterError(f"{name} has too many digits")
     try:
-        return Fraction(text)
+        return _parameter(text) if shortest else Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise ParameterError(f"{name} is not a number: {x[:40]!r}") from None
+
+
+@lru_cache(maxsize=256)
+def _parameter(text: str) -> Fraction:
+    """Read a price or a level, which come by many times; no data are read here."""
+    return Fraction(text)
 
 
 def positive(value: Fraction, name: str, *, example: object = None) -> Fraction:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from discreet._canonical import canonical
 
@@ -59,14 +60,18 @@ class Frozen(Mapping[str, T], Generic[T]):
         return (type(self), (dict(self._items),))
 
 
+_UNCHANGING: Final = frozenset({Frozen, str, int, float, bool, type(None), Fraction})
+"""Frozen ones were made here, or of values that cannot change."""
+
+
 def freeze(value: Any) -> Any:
     """Give data that cannot change, however deep: lists become tuples.
 
     >>> freeze({"a": [1, {"b": 2}]})
     {'a': (1, {'b': 2})}
     """
-    if isinstance(value, Frozen):
-        return value  # made here, or of values that cannot change
+    if type(value) in _UNCHANGING:
+        return value
     if isinstance(value, Mapping):
         return Frozen({name: freeze(inner) for name, inner in value.items()})
     if isinstance(value, list | tuple):

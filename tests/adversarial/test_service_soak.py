@@ -254,7 +254,7 @@ def test_memory_is_flat_over_ten_thousand_questions(
 ):
     """Once all is full that is kept in memory, 4 000 questions more add nothing.
 
-    2 000 orders are kept, and the threads' own heaps take the first few thousand to fill. An
+    2 000 orders are kept, and the heap takes the first few thousand to fill. An
     order that is not forgotten takes 10 KiB and more: 10 MiB are a quarter of what 4 000 of
     them would add.
     """

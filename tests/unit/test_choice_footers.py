@@ -56,6 +56,12 @@ def test_how_sure_a_mode_is_follows_from_the_law(epsilon):
     assert short <= math.log(60) / float(epsilon) + 1
 
 
+def test_every_mode_names_what_it_was_chosen_from():
+    told = str(curator().sql("SELECT MODE(ward) AS a, MODE(cost > 500) AS b FROM v", epsilon=1))
+    sure = r"chosen privately \(with 95 % no value has (\d+) rows more than the one shown\)"
+    assert re.findall(rf"MODE of (\S.*?) {sure}", told) == [("ward", "9"), ("cost > 500", "6")]
+
+
 def test_coarse_quantiles_say_their_steps_at_every_price():
     for epsilon in ("1", "100000"):
         told = str(curator().sql("SELECT MEDIAN(cost) AS m FROM v", epsilon=epsilon))

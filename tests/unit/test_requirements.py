@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "requirements").glob("*.txt"))
@@ -41,3 +44,21 @@ def test_all_that_is_installed_is_checked_against_hashes():
         elif "pip install" in line:  # the project itself: nothing is fetched
             assert "--no-deps --no-build-isolation -e ." in line
     assert "pip install" not in (ROOT / ".ci" / "run").read_text()
+
+
+def missing(text):
+    """What packages of a file ask for and it lacks, as far as the same versions are installed."""
+    found = re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE)
+    pins = {canonicalize_name(name): version for name, version in found}
+    here = {canonicalize_name(d.name): d for d in metadata.distributions()}
+    known = [here[n] for n, v in pins.items() if n in here and here[n].version == v]
+    asked = [Requirement(line) for d in known for line in d.requires or ()]
+    needed = {r.name for r in asked if r.marker is None or r.marker.evaluate({"extra": ""})}
+    return {name for name in needed if canonicalize_name(name) not in pins}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_what_pins_ask_for_is_pinned_too(file):
+    text = file.read_text()
+    assert missing(text) == set()
+    assert missing(text.replace("pydantic_core==", "pydantic_other==")) == {"pydantic-core"}

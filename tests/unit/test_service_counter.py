@@ -11,6 +11,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from fractions import Fraction
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ import pytest
 import discreet as dc
 from discreet.curator import Counter, run_bill
 from discreet.errors import DiscreetError, IdempotencyError, ParameterError
-from discreet.service import Home, _desk, _pool
+from discreet.service import Home, _desk, _home, _pool
 from discreet.service._desk import Desk, check_key
 from discreet.service._pool import Place, Run, Turns
 from discreet.service._worker import DONE, FAILED, Setup
@@ -430,6 +431,24 @@ def test_three_may_wait_of_each_and_what_waits_is_set_aside(opened):
     opened(work, approval="0.2", budget="0.8")
 
 
+def test_what_waits_and_is_asked_again_is_the_same_order(opened):
+    """With another key, too; not for another person, at another price, or with fresh noise."""
+
+    async def work(desk, _worker):
+        first = await held(desk, "0.21")
+        for key in (None, "k", "k"):
+            assert await desk.ask("ana", key, question("0.21")) is first
+        others = [
+            await held(desk, "0.21", "ben"),
+            await held(desk, "0.22"),
+            await desk.ask("ana", None, question("0.21", fresh=True)),
+        ]
+        waiting = await desk.write(desk.waiting)
+        assert [o.id for o in waiting] == [first.id, *(o.id for o in others)]
+
+    opened(work, approval="0.2")
+
+
 def test_what_waits_is_set_aside_once(opened):
     """What is little of what is left is kept from others as it is: neither more nor less."""
 
@@ -440,6 +459,95 @@ def test_what_waits_is_set_aside_once(opened):
         await held(desk, "0.79", "ben", 9)
 
     opened(work, approval="0.2")
+
+
+def test_what_waits_is_kept_as_it_was_when_it_came(opened):
+    """Half of what is left now would be less after each question of somebody else's."""
+
+    async def work(desk, _worker):
+        order = await held(desk, "0.45")
+        paid = 0
+        for age in range(12):
+            with suppress(DiscreetError):
+                await desk.ask("ben", None, question("0.19", age))
+                paid += 1
+        assert paid == 2  # of the .55 that are not kept
+        seen = desk.shown(order, desk.orders.bill_of(order))
+        await desk.decide(order.id, approve=True, by="olga", reason="so", seen=seen)
+        assert order.state == "running"
+        await desk.ask("ben", None, question("0.1", 20))
+        assert desk.admission._kept == {}  # nothing for whoever waits no more
+
+    opened(work, approval="0.2")
+
+
+def test_who_waits_with_more_keeps_half_of_what_is_left_when_it_came(opened):
+    async def work(desk, _worker):
+        first = await held(desk, "0.3")
+        assert desk.admission._set_aside("ben", "") == [("ana", desk.orders.bill_of(first).cost)]
+        await held(desk, "0.6", age=3)
+        ((who, cost),) = desk.admission._set_aside("ben", "")
+        assert (who, cost.epsilon) == ("ana", Fraction(1, 2))
+        ((_, own),) = desk.admission._set_aside("ana", "")
+        assert own.epsilon == Fraction(9, 10)
+        await desk.ask("ben", None, question("0.19", 5))
+        ((_, later),) = desk.admission._set_aside("ben", "")
+        assert later == cost
+
+    opened(work, approval="0.2")
+
+
+@pytest.mark.parametrize("body", [
+    {"questions": [{"sql": COUNT}, {"sql": COUNT + " WHERE age > 3"}], "epsilon": "0.0000001"},
+    {"sql": f"{COUNT} UNION ALL {COUNT} WHERE age > 3", "epsilon": "0.0000001"},
+    {"sql": COUNT, "epsilon": "0.0000001"},
+    {"sql": COUNT, "within": {"n": "1000000000"}},
+    {"questions": [{"sql": COUNT, "within": {"n": "1000000000"}}]},
+])  # fmt: skip
+def test_the_least_price_counts_wherever_it_is_debited(opened, body):
+    """In the price that is shown, in the day, and in the ledger: one amount."""
+
+    async def work(desk, _worker):
+        least = Fraction(1, 1000)
+        order = await answered(desk, body)
+        assert (order.price, order.paid, spent(desk)) == (least, least, least)
+        assert desk.admission.room("ana", everybody=False).today == least
+        with pytest.raises(DiscreetError, match="today's limit"):
+            await desk.ask("ana", None, {**body, "fresh": True} if "sql" in body else
+                           {"questions": [{"sql": COUNT}], "epsilon": "0.0006"})  # fmt: skip
+        assert spent(desk) == least
+
+    opened(work, daily="0.0015")
+
+
+def test_what_another_host_has_settled_meanwhile_costs_nothing(opened, monkeypatch):
+    """Its debit was open when it was found; one run, one outcome, no least price."""
+
+    async def work(desk, worker):
+        bill = desk.orders.bill(question(), "ben")
+        paid = desk.counter.pay(bill, "ben", key="theirs")
+        text = worker.ask(pickle.dumps(bill))[1:].decode()
+
+        async def waited(_paid):
+            desk.counter.settle(paid, text)
+
+        monkeypatch.setattr(desk, "_same", waited)
+        order = await desk.ask("ana", None, question())
+        assert (order.state, order.cached, order.paid) == ("done", True, 0)
+        assert (spent(desk), len(worker.asked)) == (Fraction(1, 10), 1)
+
+    opened(work)
+
+
+def test_a_folder_is_one_service_s(tmp_path, monkeypatch):
+    """Two would decide about one question twice, and a rule of two persons would be one's."""
+    monkeypatch.setattr(_home, "_PATIENCE", 0.0)
+    first, second = Home(tmp_path), Home(tmp_path)
+    refused = pytest.raises(DiscreetError, match="another service has the folder")
+    with first.alone(), refused, second.alone():
+        pass
+    with second.alone():
+        assert (tmp_path / "service.lock").stat().st_mode & 0o077 == 0
 
 
 # -- places -------------------------------------------------------------------------------
@@ -532,29 +640,73 @@ def test_a_place_is_taken_for_the_bound_before_the_next_one_starts(stretch):
 def test_what_starts_again_is_run_once():
     """The worker is busy with another: those behind leave the line at a tick, and come back to it.
 
-    Each such slip is counted once, as the fault of what the worker is busy with, however many
-    wait behind it.
+    That is counted once, as the fault of what the worker is busy with, however many wait behind
+    it, however short their ticks are and whenever it is done: they start when it leaves, which
+    was known before.
     """
 
     async def work(place, worker, run, settled, late):
-        busy, behind, last = run("a", tick=60.0), run("b", tick=0.4), run("c", tick=0.4)
+        busy, behind, last = run("a", tick=4.0), run("b", tick=0.4), run("c", tick=0.4)
         place.start()
-        await until(lambda: behind.moving > 0 and behind.started.is_set())
-        assert place._started[0] is behind  # in the order in which they were
-        await until(lambda: behind.moving > 0.7 and behind.started.is_set())
-        slips = round(behind.moving / behind.tick)
-        assert late == ["a"] * slips
-        assert place._turns.stretch == min(2**slips, 8)
-        assert 0 < last.moving <= behind.moving
-        assert place._started.count(behind) == 1
-        assert place._started.count(last) + place._turns.count("ana") == 1
+        await until(lambda: behind.moving > 0)
+        assert (late, place._turns.stretch) == (["a"], 2)
+        assert (place._until, behind.moving, last.moving) == (busy.release, 0.4, 0.4)
+        assert not (place._started)
+        assert not (behind.started.is_set())
+        assert not last.started.is_set()
         assert (worker.asked, settled) == ([b"a"], [])
-        worker.free.set()
-        await until(lambda: len(settled) == 2)
-        assert settled == [("b", "b"), ("c", "c")]
+        worker.free.set()  # done long before: nobody behind it can tell
+        await behind.started.wait()
+        assert behind.release - behind.tick >= busy.release
+        await until(lambda: len(settled) == 3)
+        assert settled == [("a", "a"), ("b", "b"), ("c", "c")]
         assert worker.asked == [b"a", b"b", b"c"]
-        assert late == ["a"] * slips
-        assert (busy.overran, behind.overran, last.overran) == (True, False, False)
+        assert (late, place._turns.stretch) == (["a"], 2)
+        assert [x.overran for x in (busy, behind, last)] == [False] * 3
+        assert [x.counted for x in (busy, behind, last)] == [1, 0, 0]
+
+    placed(work)
+
+
+def test_a_run_that_holds_others_up_and_then_fails_is_counted_for_both():
+    """Two bits can be seen: that it was not done at their tick, and that it was not at its own."""
+
+    async def work(place, worker, run, settled, late):
+        busy, behind = run("a", tick=1.6), run("b", tick=0.2)
+        place.start()
+        await until(lambda: len(settled) == 1)
+        assert settled == [("a", None)]
+        assert (late, busy.overran, busy.counted) == (["a", "a"], True, 2)
+        assert behind.counted == 0
+        assert worker.killed
+
+    placed(work)
+
+
+def test_a_run_that_was_begun_too_late_slips_once_and_nothing_starts_behind_it():
+    """The one before it is done in its own tick, after the half of the other's."""
+
+    async def work(place, worker, run, settled, late):
+        first, second = run("a", tick=60.0), run("b", tick=1.0)
+        place.start()
+        await second.started.wait()
+        await asyncio.sleep(second.release - 0.3 - asyncio.get_running_loop().time())
+        worker.free, held = threading.Event(), worker.free
+        held.set()
+        await until(lambda: second.begun is not None)
+        assert second.held_up
+        third, old = run("c", tick=5.0), second.release
+        await until(lambda: late == ["b"])
+        assert second.release >= old + second.tick
+        assert place._until == second.release
+        assert not third.started.is_set()
+        worker.free.set()
+        await third.started.wait()
+        assert third.release - third.tick >= second.release
+        await until(lambda: ("b", "b") in settled)
+        assert late == ["b"]
+        assert not first.overran
+        assert not second.overran
 
     placed(work)
 

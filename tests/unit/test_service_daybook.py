@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sqlite3
 from fractions import Fraction
 from pathlib import Path
 
@@ -78,6 +79,33 @@ def test_a_book_of_another_run_of_the_machine_counts_only_if_it_was_closed(tmp_p
     boot.unlink()  # a machine whose runs have no names
     nameless = left(tmp_path, "aa")
     assert not Daybook(tmp_path, "p").unbegun(nameless.name, "bb")
+
+
+@pytest.mark.parametrize("act", [lambda book: book.begin("bb"), Daybook.forget])
+def test_a_closed_book_counts_for_one_start_of_the_machine(tmp_path, monkeypatch, act):
+    """The folder may come back as it was before a cut of power, with the old book and its orders.
+
+    The start before the cut has given a worker what the book does not know.
+    """
+    boot, unlinked = tmp_path / "boot", []
+    monkeypatch.setattr(_daybook, "_BOOT", boot)
+    boot.write_text("one\n")
+    closed = left(tmp_path, "aa", end=Daybook.close)
+    started = Daybook(tmp_path, "p")
+    assert started.unbegun(closed.name, "bb")
+    with monkeypatch.context() as cut:
+        cut.setattr(_daybook.Path, "unlink", lambda path, **_: unlinked.append(path))
+        act(started)
+    for one in started._left.values():
+        os.close(one.file)
+    killed(started)
+    again = Daybook(tmp_path, "p")  # a kill alone: all that it has begun is in the other book
+    assert again.unbegun(closed.name, "bb")
+    for one in again._left.values():
+        os.close(one.file)
+    killed(again)
+    boot.write_text("two\n")
+    assert not Daybook(tmp_path, "p").unbegun(closed.name, "bb")
 
 
 def test_what_was_copied_cut_or_lost_does_not_count(tmp_path):
@@ -258,6 +286,99 @@ def test_a_kill_before_its_tick_does_not_make_a_late_run_forgotten(opened):
     opened(cut)
     opened(counted)
     opened(counted)
+
+
+def test_an_owner_s_look_outlasts_a_restart(opened):
+    """Slips are entered when everybody sees them, however many one run stands for."""
+
+    async def cut(desk, _worker):
+        await desk.places[0].close()
+        order = await desk.ask("ana", None, question())
+        for _ in range(2):
+            desk.turns.slip(order.run)
+        order.run.overrun()
+        assert (desk.overruns, len(desk._late), len(desk._told)) == (2, 3, 2)
+        desk.acknowledge()
+        assert (len(desk._late), len(desk._told), len(desk.orders.late())) == (1, 0, 0)
+        order.run.tell()
+        assert (desk.overruns, len(desk._late), len(desk._told)) == (3, 1, 1)
+        desk.acknowledge()
+        killed(desk.daybook)
+
+    async def counted(desk, _worker):
+        assert (desk.overruns, desk._late, desk._told) == (3, [], [])
+
+    opened(cut)
+    opened(counted)
+
+
+def test_a_full_disk_ends_a_late_run_and_forgets_it_not(opened, monkeypatch):
+    """The folder cannot be written: the question ends, the daybook knows what was late."""
+
+    async def cut(desk, worker):
+        worker.free.clear()
+        order = await desk.ask("ana", None, question())
+        while not worker.asked:  # noqa: ASYNC110 - it is told in another thread
+            await asyncio.sleep(0.01)
+        order.run.overrun()
+
+        def full(*_values, **_options):
+            raise sqlite3.OperationalError("database or disk is full")
+
+        with monkeypatch.context() as disk:
+            disk.setattr(desk.home, "write", full)
+            worker.free.set()
+            await asyncio.wait_for(order.ended.wait(), 60)
+        assert (order.state, len(desk._told), desk.overruns) == ("done", 1, 0)
+        killed(desk.daybook)
+        return order.id
+
+    async def counted(desk, worker):
+        assert (desk.overruns, len(desk._late)) == (1, 1)
+        order = desk.orders.find(id_)
+        await asyncio.wait_for(order.ended.wait(), 60)
+        assert (order.state, worker.asked) == ("done", [])
+
+    id_ = opened(cut)
+    opened(counted)
+
+
+def test_what_has_begun_under_a_closed_policy_waits_until_it_is_open(opened):
+    """Another run costs a least price, which nothing is paid from meanwhile; it does not fail."""
+
+    async def closed(desk, worker):
+        found = await begun(("ana", question()))(desk, worker)
+        desk.ledger.close(by="owner", note="a look")
+        return found
+
+    async def reopened(desk, worker):
+        (order,) = (desk.orders.find(id_) for id_ in ids)
+        assert (order.state, worker.asked, spent(desk)) == ("running", [], Fraction("0.1"))
+        desk.ledger.reopen(by="owner", note="again")
+        desk.acknowledge()
+        await asyncio.wait_for(order.ended.wait(), 60)
+        assert (order.state, len(worker.asked), spent(desk)) == ("done", 1, Fraction("0.101"))
+
+    async def still_closed(desk, worker):
+        assert [desk.orders.find(id_).state for id_ in ids] == ["running"]
+        assert worker.asked == []
+        killed(desk.daybook)
+
+    ids = opened(closed)
+    opened(still_closed)
+    opened(reopened)
+
+
+def test_orders_are_taken_up_as_they_were_asked(opened):
+    """Also if one of them was written again: who has paid is first."""
+
+    async def work(desk, _worker):
+        await desk.places[0].close()
+        orders = [await desk.ask(who, None, question()) for who in ("ana", "ben")]
+        desk.orders.keep(orders[0])
+        assert [o.id for o in desk.orders.in_state("running")] == [o.id for o in orders]
+
+    opened(work)
 
 
 def test_under_the_brake_what_is_stored_is_given_and_nothing_runs(opened):

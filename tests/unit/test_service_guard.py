@@ -382,16 +382,16 @@ def test_the_desk_stops_what_waits(tmp_path):
                 large.run.overran = False
                 large.run.overrun()
                 large.run.overrun()  # counted once
+            assert (large.run.counted, large.run.untold) == (3, 3)
             assert large.run.stopped()
             assert not small.run.stopped()
             # the moment at which a run failed is nobody's business: all are told at its tick
             assert "held" not in _views.state_of(large)
             assert not desk.braked
-            for _ in range(3):
-                large.run.known = False
-                large.run.tell()
-                large.run.tell()  # told once
+            large.run.tell()
+            large.run.tell()  # each is told once
             assert desk.braked
+            assert desk.overruns == 3
             assert _views.state_of(large)["held"]
             assert "ready" not in _views.state_of(large)
             assert "held" not in _views.state_of(small)
@@ -401,6 +401,8 @@ def test_the_desk_stops_what_waits(tmp_path):
             assert _desk._stops(other.tick, desk._late)
             assert not _desk._stops(other.tick, desk._told)
             desk.acknowledge()
+            # what nobody had been told of when the owner looked counts from then on
+            assert (desk._late, desk._told, desk.orders.late()) == ([small.tick], [], [])
             assert not large.run.stopped()
             assert "held" not in _views.state_of(large)
 

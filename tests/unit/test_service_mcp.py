@@ -13,6 +13,7 @@ import pytest
 import discreet as dc
 from discreet import errors
 from discreet.service import Tools
+from discreet.service._mcp import server
 
 COUNT = "SELECT COUNT(*) AS n FROM people"
 
@@ -166,3 +167,34 @@ def test_assistants_need_a_key_and_a_role(service):
     refused = _over_http(service, "auditor", talk)
     assert refused.is_error
     assert "auditor" in refused.content[0].text
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.LedgerIntegrityError("the ledger '/srv/a.ledger' was there and is gone"),
+        OSError("/srv/a.ledger"),
+    ],
+)
+def test_assistants_hear_of_no_file_of_the_owner(failure, tmp_path, monkeypatch):
+    """A refusal says what it says on every other route; its own words are in the owner's log."""
+    from mcp import Client
+
+    monkeypatch.setenv("DISCREET_LOG", str(tmp_path / "log.jsonl"))
+
+    class Broken:
+        @property
+        def budget(self):
+            raise failure
+
+    async def talk():
+        async with Client(server(lambda _: Tools(Broken(), "0.2"))) as client:
+            return await client.call_tool("budget", {})
+
+    said = asyncio.run(talk())
+    assert said.is_error
+    assert "srv" not in said.content[0].text
+    assert ("nothing was released" if isinstance(failure, errors.LedgerError) else "not shown") in (
+        said.content[0].text
+    )
+    assert (tmp_path / "log.jsonl").read_text()

@@ -122,7 +122,7 @@ def test_a_queue_of_honest_questions_makes_nobody_late(workers):
     durations = [HONEST] * 60
     found, made, asked, _, turns = _served(durations, bound=0.1, tick=0.8, workers=workers, seats=1)
     assert set(found.values()) == {"outcome"}
-    assert not any(run.overran for run in made)
+    assert not any(run.counted for run in made)
     assert sorted(asked) == list(range(60))  # nobody's data were looked at twice
     assert turns.stretch == 1
 
@@ -130,7 +130,7 @@ def test_a_queue_of_honest_questions_makes_nobody_late(workers):
 def test_without_seats_the_same_queue_pulls_the_brake():
     """The old timetable, planted: four places promise four processors where there is one."""
     _, made, _, _, _ = _served([HONEST] * 60, bound=0.1, tick=0.8, workers=4)
-    assert any(run.overran for run in made)
+    assert any(run.counted for run in made)
 
 
 def test_a_slow_machine_makes_the_timetable_slip_and_pulls_no_brake():
@@ -138,7 +138,7 @@ def test_a_slow_machine_makes_the_timetable_slip_and_pulls_no_brake():
     durations = [4 * HONEST] * 24
     found, made, asked, _, turns = _served(durations, bound=0.4, tick=3.2, seats=1, processors=0.25)
     assert set(found.values()) == {"outcome"}
-    assert 1 <= sum(run.overran for run in made) <= 2
+    assert 1 <= sum(run.counted for run in made) <= 2
     assert turns.stretch in {2, 4}
     assert sorted(asked) == list(range(24))
     turns.ease()
@@ -148,7 +148,7 @@ def test_a_slow_machine_makes_the_timetable_slip_and_pulls_no_brake():
 def test_a_timetable_that_does_not_stretch_slips_again_and_again(monkeypatch):
     monkeypatch.setattr(_pool, "_WIDEST", 1.0)
     _, made, _, _, _ = _served([4 * HONEST] * 24, bound=0.4, tick=3.2, seats=1, processors=0.25)
-    assert sum(run.overran for run in made) > 2
+    assert sum(run.counted for run in made) > 2
 
 
 @pytest.mark.parametrize("fault", [0.5, -1.0])

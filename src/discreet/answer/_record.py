@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any, Final, cast
 
 from discreet._dataclass import dataclass, fields
@@ -114,7 +115,7 @@ def encode(node: object) -> Any:
     kind: Any = type(node)
     name = kind.__name__ if isinstance(node, Formula) else _NAMES.get(kind)
     if name is not None:
-        return {"is": name} | {f.name: encode(getattr(node, f.name)) for f in fields(kind)}
+        return {"is": name} | {n: encode(getattr(node, n)) for n, _ in _fields_of(kind)}
     if isinstance(node, tuple | list):
         return [encode(n) for n in node]
     return str(node) if isinstance(node, Fraction) else node
@@ -204,16 +205,19 @@ def _decode(data: Any, depth: int = 0) -> Any:
     if kind is None:
         raise damaged(f"it holds an unknown node {str(data.get('is'))[:40]!r}")
     values = {}
-    for f in fields(kind):
-        if f.name not in data:
-            if f.name in _LATER:
+    for own, reader in _fields_of(kind):
+        if own not in data:
+            if own in _LATER:
                 continue
-            raise damaged(f"{kind.__name__} lacks {f.name!r}")
-        reader = _FIELDS.get(str(f.type))
-        values[f.name] = (
-            _decode(data[f.name], depth + 1) if reader is None else reader(data[f.name])
-        )
+            raise damaged(f"{kind.__name__} lacks {own!r}")
+        values[own] = _decode(data[own], depth + 1) if reader is None else reader(data[own])
     return kind(**values)
+
+
+@cache
+def _fields_of(kind: Any) -> tuple[tuple[str, Callable[[Any], Any] | None], ...]:
+    """Names of a node's fields, and how each is read; None: it is a node, or holds some."""
+    return tuple([(f.name, _FIELDS.get(str(f.type))) for f in fields(kind)])
 
 
 def _flag(value: Any) -> bool:

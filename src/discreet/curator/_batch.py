@@ -241,8 +241,12 @@ class Batch:
     def priced(self) -> tuple[list[Plan], Cost]:
         """Price all questions, and what they cost together."""
         check_delta(self._curator._balances, self._delta)  # noqa: SLF001 - its own batch
+        if self._offer is not None:
+            # the least price is charged anyway: it buys as much accuracy
+            self._offer = max(self._offer, self._curator._standing.least.epsilon)  # noqa: SLF001 - as above
         with fitting_delta(self._curator._balances, self._delta):  # noqa: SLF001 - its own batch
-            return self._all_priced()
+            plans, cost = self._all_priced()
+        return plans, self._curator._road.owed(cost)  # noqa: SLF001 - its own batch
 
     def _all_priced(self) -> tuple[list[Plan], Cost]:
         questions = tuple(self._questions)

@@ -75,7 +75,7 @@ class Counter:
             plans, cost = _united.plans(own, parsed, ask)
             return Bill(tuple(plans), cost, united=parsed)
         plan = own._plan(parsed.query, ask, fresh=fresh)  # noqa: SLF001 - as above
-        return Bill((plan,), plan.cost, ask)
+        return Bill((plan,), own._road.owed(plan.cost), ask)  # noqa: SLF001 - as above
 
     def quote(self, query: str, analyst: str, **offer: Any) -> Quote:
         """Price a question for one analyst, without touching data or budget."""

@@ -296,6 +296,10 @@ class Road:
             return cost
         return replace(cost, epsilon=Fraction(Zcdp(cost.rho).epsilon(left)), delta=whole.delta)
 
+    def owed(self, cost: Cost) -> Cost:
+        """What is debited for a cost: whoever counts, limits or shows a price counts this."""
+        return self._stated(cost).at_least(self.least)
+
     def entry(self, job: Job) -> Entry:
         """Give what would be entered for a job that is asked for once more."""
         return self._entry(job, key=None, fresh=True)
@@ -306,7 +310,7 @@ class Road:
             fingerprint=self.fingerprint,
             analyst=self.analyst,
             plan=job.plan,
-            cost=self._stated(job.cost).at_least(self.least),
+            cost=self.owed(job.cost),
             noise=job.noise,
             neighbours=job.neighbours,
             unit=job.unit,

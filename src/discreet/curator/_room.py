@@ -139,6 +139,8 @@ def _margin(value: Fraction) -> object:
 def would_refuse(balances: Sequence[Balance], plan: Plan, offer: Ask) -> str | None:
     """Why a question would be refused now, and what would fit; None: it would be answered."""
     for name, balance in zip(_NAMES, balances, strict=True):
+        if name != _NAMES[0] and balance is balances[0]:
+            continue  # there are no shares
         refused = refusal(name, balance, plan.cost)
         if refused is not None:
             given = getattr(what_fits(balances, plan, offer, refused), "parameters", ())

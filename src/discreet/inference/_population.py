@@ -283,7 +283,8 @@ class Sample:
 
     def _public(self, formula: PublicVariance) -> Moments:
         """Of squares whose number is public: about a centre, or about their mean."""
-        release, n = formula.known(self.record.parts)
+        release, counted = formula.known(self.record.parts)
+        n = max(counted, 1)
         low, step, lo = float(formula.low), float(formula.step), float(formula.low)
         hi, rows = lo + step * formula.top, self.rows(formula.parts)
         size = np.array([1.0, 0.0, 0.0])

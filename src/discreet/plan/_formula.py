@@ -158,6 +158,25 @@ class Total(Formula):
         return f"± {number(margin, margin or None)}"
 
 
+def too_few(count: Numbers, needed: int) -> NDArray[np.bool_]:
+    """Cells whose number of rows is public and below what a statistic needs: NULL, as in SQL."""
+    return (count.floats < needed) & (count.law is None)
+
+
+def spread_margin(half: float, width: float, *, root: bool, more: str = "") -> str:
+    """Error of a variance, `half` over the number of rows at its worst, or of its root, in words.
+
+    |√a − √b| is at most √|a − b|, and about |a − b| ÷ 2√b; the range is `width` wide.
+    """
+    if not root:
+        return f"± at most about {number(half, half)} ÷ number of rows{more}"
+    usual, any_, such = 2 * half / width, half**0.5, width / 4
+    return (
+        f"± at most about {number(usual, usual)} ÷ number of rows for a deviation of "
+        f"{number(such, such)}, {number(any_, any_)} ÷ √(number of rows) for any"
+    )
+
+
 def _at_least_one(count: Box) -> Box:
     return Box(np.maximum(count.low, 1), np.maximum(count.high, 1))
 
@@ -187,14 +206,17 @@ class Mean(Formula):
         """Divide the noisy sum by the noisy count (at least one)."""
         total, count = (read(releases, i, Numbers).floats for i in self.parts)
         raw = float(self.centre) + total / np.maximum(count, 1) * float(self.step)
-        return np.clip(raw, float(self.lo), float(self.hi))
+        return np.where(self._none(releases), np.nan, np.clip(raw, float(self.lo), float(self.hi)))
+
+    def _none(self, releases: Releases) -> NDArray[np.bool_]:
+        return too_few(read(releases, self.count, Numbers), 1)
 
     def box(self, releases: Releases, level: float) -> Box:
         """Range of the ratio over the box."""
         ratio = _per_row(*(read(releases, i, Numbers).box(level) for i in self.parts))
         centre, step = float(self.centre), float(self.step)
         raw = Box(centre + ratio.low * step, centre + ratio.high * step)
-        return raw.clipped(float(self.lo), float(self.hi))
+        return raw.clipped(float(self.lo), float(self.hi)).where(self._none(releases), np.nan)
 
     @property
     def powers(self) -> Powers:
@@ -260,7 +282,8 @@ class Spread(Formula):
         first, second, count = (read(releases, i, Numbers).floats for i in self.parts)
         n = np.maximum(count, 1)
         a, b = self.times
-        return self._finish(self.half + second / (b * n) - (first / (a * n)) ** 2, n)
+        found = self._finish(self.half + second / (b * n) - (first / (a * n)) ** 2, n)
+        return self._known(Box(found, found), releases).low
 
     def box(self, releases: Releases, level: float) -> Box:
         """Combine the moments' boxes; where n is public, invert the noise about the mean."""
@@ -269,7 +292,13 @@ class Spread(Formula):
         about, near = self._about_the_mean(releases, level)
         plain = self._combined(releases, 1 - (1 - level) / 2)
         pairs = ((about.low, plain.low), (about.high, plain.high))
-        return Box(*(np.where(near, x, y) for x, y in pairs))
+        return self._known(Box(*(np.where(near, x, y) for x, y in pairs)), releases)
+
+    def _known(self, box: Box, releases: Releases) -> Box:
+        """What a public number of rows says: no variance, or that of a single row."""
+        count = read(releases, self.count, Numbers)
+        single = box.where(too_few(count, 2), 0.0)
+        return single.where(too_few(count, 2 if self.sample else 1), np.nan)
 
     def _combined(self, releases: Releases, level: float) -> Box:
         first, second, count = (read(releases, i, Numbers).box(level) for i in self.parts)
@@ -332,9 +361,15 @@ class Spread(Formula):
         variance = np.clip(variance * float(self.step) ** 2, 0, ceiling)
         return np.sqrt(variance) if self.root else variance
 
-    def margin(self, priced: Sequence[Priced], confidence: float) -> str:  # noqa: ARG002 - depends on data
-        """Not known in advance."""
-        return "± follows from noisy moments; see the interval of the answer"
+    def margin(self, priced: Sequence[Priced], confidence: float) -> str:
+        """Error at its worst, with the mean at an end of the range: there is a public n."""
+        if not self.widest:
+            return ONE_VALUE
+        far = float(self.widest / self.step) / 2
+        laws = [priced[i].noise for i in (self.first, self.second)]
+        weights = [2 * far / self.times[0], 1 / self.times[1]]
+        half = noise_margin(laws, weights, confidence) * float(self.step) ** 2
+        return spread_margin(half, float(self.widest), root=self.root)
 
     def check(self, releases: Releases) -> None:
         """Refuse an empty range."""

@@ -306,6 +306,7 @@ class Lowering:
             codes,
             tuple(t.value(c) for c in codes),
             squares,
+            expr.describe(),
         )
         return self._add(lambda _: part)
 

@@ -36,7 +36,15 @@ import numpy as np
 
 from discreet._dataclass import dataclass
 from discreet._print import number
-from discreet.plan._formula import ONE_VALUE, Combination, Formula, Powers, Releases, read
+from discreet.plan._formula import (
+    ONE_VALUE,
+    Combination,
+    Formula,
+    Powers,
+    Releases,
+    read,
+    spread_margin,
+)
 from discreet.plan._parts import Floats, Law, Priced
 from discreet.plan._tails import margin, tail
 from discreet.plan._valid import damaged
@@ -300,12 +308,10 @@ class Dispersion(Linear):
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error of the variance at its worst, as far as it is known before."""
-        if self.root:
-            return "± follows from noisy moments; see the interval of the answer"
         laws = [priced[i].noise for i in self.cells]
         scale = float(self.width) ** 2 / self.total
         worst = margin(laws, [scale, scale, scale], confidence)
-        return f"± at most about {number(worst, worst)} ÷ number of rows"
+        return spread_margin(worst, float(self.width), root=self.root)
 
     def check(self, releases: Releases) -> None:
         """Refuse anything but three shares of a positive total."""

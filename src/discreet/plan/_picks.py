@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from discreet._dataclass import dataclass, replace
+from discreet._dataclass import dataclass, field, replace
 from discreet._print import plural
 from discreet.plan._choices import Choice, Moves
 from discreet.plan._parts import (
@@ -42,6 +42,8 @@ class Pick(Part):
     labels: tuple[object, ...]
     squares: int
     """Bound on the sum over cells of the squared range in which one unit moves scores."""
+    name: str = field(default="", compare=False)
+    """What is chosen, in words."""
 
     kind: ClassVar[str] = "pick"
 
@@ -67,7 +69,7 @@ class Pick(Part):
         short = ceil(log(20 * others) * float(law.sensitivity / law.epsilon) * (1 + 1e-9))
         shown = "the one" if self.top == 1 else "those"
         sure = f"with 95 % no value has {plural(short, 'row')} more than {shown} shown"
-        return [f"chosen privately: {sure}"]
+        return [f"MODE of {self.name} chosen privately ({sure})"]
 
     def price(self, rule: Rule) -> Priced:
         """One choice in all cells for each label."""

@@ -51,9 +51,12 @@ Where noise on the variance itself would be beyond :data:`_ALONE` quarters of th
 (E < 30), the first round knows nothing. There two sums about the middle with t = ½ are ahead (0.55
 to 0.8 in the middle, 1.04 at most), as the mean that they give bounds the variance:
 :math:`\sigma^2\le(K-\bar y)\bar y`. Only below E = 8, where all is noise, would a variance near the
-largest possible be better off with noise of its own, clamped, by up to √2. All of this is about ten
-rows and more: of two to four rows the variance itself moves by (n−1)/n of K² only, which the choice
-leaves out, and the error may be 1.7 times that of noise of its own.
+largest possible be better off with noise of its own, clamped, by up to √2.
+
+Of few rows the variance itself moves by (n−1)/n of K² only, and two sums by as much as ever. They
+are held against that, and taken about the middle below :math:`E=30(\frac{n-1}n)^3`, up to which
+they are level at the ends of the range (by simulation; of two rows never). One row has no variance,
+and none of a sample: n being public, that is said without noise.
 
 Intervals
 ---------
@@ -79,10 +82,9 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 
 from discreet._dataclass import dataclass, replace
-from discreet._print import number
 from discreet.noise import DiscreteGaussian
 from discreet.plan._expr import Arithmetic, Constant, Expr, Square
-from discreet.plan._formula import Formula, Releases, read
+from discreet.plan._formula import Formula, Releases, read, spread_margin
 from discreet.plan._parts import (
     Cells,
     Draw,
@@ -168,20 +170,25 @@ def _norm(tilt: Fraction, *, gaussian: bool) -> Fraction:
 
 def chosen(rough: float, rows: int, law: TwoRounds) -> Asked:
     """What to measure where the mean is about `rough`, in half ranges from the middle."""
-    n = max(rows, 1)
-    noise = 4 * law.law.std / (WHOLE * n)
-    if noise > _ALONE:
+    if rows < 3:
+        return ITSELF  # half as sensitive as two sums, or nothing varies
+    n, noise, less = rows, 4 * law.law.std / (WHOLE * rows), 1 - 1 / rows
+    if noise * less**3 > _ALONE:
         return ABOUT_THE_MIDDLE
     # noise that is almost never there would leave nothing to divide by
     scale = max(2 * law.first.std, 2.0**-20) / (WHOLE * n)
     grid = Fraction(2) ** (frexp(scale)[1] - 7)  # far finer than the noise; few distinct cases
     limit = 1 + 2 * _FAR * scale
-    return _chosen(round(min(max(rough, -limit), limit) / grid), grid, scale, noise, law.gaussian)
+    place = round(min(max(rough, -limit), limit) / grid)
+    return _chosen(place, grid, scale, (noise, less), law.gaussian)
 
 
 @lru_cache(4096)
-def _chosen(place: int, grid: Fraction, scale: float, noise: float, gaussian: bool) -> Asked:
+def _chosen(
+    place: int, grid: Fraction, scale: float, noises: tuple[float, float], gaussian: bool
+) -> Asked:
     """The smaller expected error, means being as likely as the first round says they are."""
+    noise, less = noises
     rough = float(place * grid)
     low, high = min(max(rough, -1.0), 1.0) - _FAR * scale, min(max(rough, -1.0), 1.0) + _FAR * scale
     m = np.linspace(max(low, -1.0), min(high, 1.0), _PLACES)
@@ -196,13 +203,13 @@ def _chosen(place: int, grid: Fraction, scale: float, noise: float, gaussian: bo
     spread = float(weights @ (m - float(centre)) ** 2)
     expected = {t: _expected(float(centre), spread, t, noise, gaussian=gaussian) for t in _TILTS}
     best = min(expected, key=expected.__getitem__)
-    return Asked(centre, best) if expected[best] < _AHEAD**2 else ITSELF
+    return Asked(centre, best) if expected[best] < (_AHEAD * less) ** 2 else ITSELF
 
 
 def _expected(
     centre: float, spread: float, tilt: Fraction, noise: float, *, gaussian: bool
 ) -> float:
-    """Mean square error of two sums, that of the variance itself being 1."""
+    """Mean square error of two sums, that of the variance itself of many rows being 1."""
     far, t = 1 + abs(centre), float(tilt)
     own = (far**2 * float(_norm(tilt, gaussian=gaussian)) / 4) ** 2
     first = own / (2 * t * far) ** 2  # of the mean
@@ -444,11 +451,19 @@ class PublicVariance(Formula):
     def known(self, releases: Releases) -> tuple[Squares, int]:
         """What was released, and how many rows there are."""
         rows = read(releases, self.count, Numbers).values[0]
-        return read(releases, self.squares, Squares), max(rows, 1)
+        return read(releases, self.squares, Squares), rows
+
+    def _certain(self, rows: int) -> float | None:
+        """What so few rows have: no variance (NULL, as in SQL), or none of one row."""
+        if rows < (2 if self.sample else 1):
+            return float("nan")
+        return None if rows > 1 else 0.0
 
     def estimate(self, releases: Releases) -> Floats:
         """The variance, inside the possible range."""
         release, n = self.known(releases)
+        if (certain := self._certain(n)) is not None:
+            return np.array([certain])
         if len(release.factors) == 1:
             return self._finish([_middle(release.values[0]) / float(release.factors[0]) / n], n)
         (a, b), (u, v) = map(float, release.factors), self._ends(release)
@@ -463,6 +478,8 @@ class PublicVariance(Formula):
     def box(self, releases: Releases, level: float) -> Box:
         """All variances that the noise of the second round does not rule out."""
         release, n = self.known(releases)
+        if (certain := self._certain(n)) is not None:
+            return Box(np.array([certain]), np.array([certain]))
         if len(release.factors) == 1:
             off = release.law.interval(level).high + 0.5
             middle, b = _middle(release.values[0]), float(release.factors[0])
@@ -511,11 +528,10 @@ class PublicVariance(Formula):
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error at its worst: that of the variance itself."""
-        if self.root:
-            return "± follows from noisy squares; see the interval of the answer"
-        worst = priced[self.squares].law.law.interval(confidence).high / WHOLE
-        shown = number(half := worst * float(self.top * self.step) ** 2, half)
-        return f"± at most about {shown} ÷ number of rows; less if the mean is far from both ends"
+        worst, width = priced[self.squares].law.law.interval(confidence).high / WHOLE, self.top
+        half = worst * float(width * self.step) ** 2
+        more = "; less if the mean is far from both ends"
+        return spread_margin(half, float(width * self.step), root=self.root, more=more)
 
     def check(self, releases: Releases) -> None:
         """Refuse an empty range and squares about what lies outside of it."""

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet import mechanisms as m
 from discreet import noise
@@ -59,6 +60,10 @@ class Box:
     def clipped(self, lo: float, hi: float) -> Box:
         """Intersect with a public range."""
         return Box(np.clip(self.low, lo, hi), np.clip(self.high, lo, hi))
+
+    def where(self, cells: NDArray[np.bool_], value: float) -> Box:
+        """Put a value that is certain (NaN: NULL) in place of both ends of some cells."""
+        return Box(np.where(cells, value, self.low), np.where(cells, value, self.high))
 
 
 @dataclass(frozen=True)

@@ -79,12 +79,17 @@ class Budget:
     minimum
         ε that any question costs at least (a twentieth of the budget at most), so
         that whatever a run shows besides its answer is metered. In ρ, the same
-        part of the whole.
+        part of the whole. With `rho` in place of `epsilon`, that part itself: a
+        thousandth of the total unless it is stated.
 
     Examples
     --------
     >>> Budget("2", delta="1e-6").accounting
     'zcdp'
+    >>> str(Budget("2", delta="1e-6").least_part)
+    '1/2000'
+    >>> str(Budget(rho="0.1", delta="1e-6").least_part)
+    '1/1000'
     """
 
     epsilon: Fraction | None

@@ -46,6 +46,8 @@ class Admission:
         self._counter, self._orders, self._waiting = counter, orders, waiting
         self._guard = threading.Lock()
         self._today = ("", {})  # type: tuple[str, dict[str, Fraction]]
+        self._kept: dict[str, tuple[frozenset[str], Cost]] = {}
+        """What is kept from others for each analyst, and for which orders."""
 
     @property
     def _ledger(self) -> ChainedLedger:
@@ -88,20 +90,35 @@ class Admission:
 
     def _set_aside(self, analyst: str, but: str) -> list[tuple[str, Cost]]:
         """What others wait to pay, as far as it is kept from an analyst, and all of their own."""
-        held: dict[str, list[Cost]] = {}
-        for order in self._waiting():
+        held: dict[str, dict[str, Cost]] = {}
+        waiting = self._waiting()
+        for order in waiting:
             if order.id != but:
-                held.setdefault(order.analyst, []).append(self._orders.bill_of(order).cost)
+                cost = self._orders.bill_of(order).cost
+                held.setdefault(order.analyst, {})[order.id] = cost
+        present = {order.analyst for order in waiting}
+        self._kept = {who: kept for who, kept in self._kept.items() if who in present}
         if not held:
             return []
-        left, shares, kept = self._ledger.balance(), self._ledger.state.limits.shares, []
+        left, shares, aside = self._ledger.balance(), self._ledger.state.limits.shares, []
         for who, costs in held.items():
-            cost = _together(costs)
+            cost = _together(list(costs.values()))
             if who != analyst and who not in shares:
-                cost = _at_most(cost, left)
+                cost = self._from_others(who, frozenset(costs), _at_most(cost, left))
             left = left.after(cost)
-            kept.append((who, cost))
-        return kept
+            aside.append((who, cost))
+        return aside
+
+    def _from_others(self, who: str, orders: frozenset[str], now: Cost) -> Cost:
+        """What is kept from others for somebody's orders: by what was left when they came.
+
+        Every debit of others asks, so they took nothing between the order and the first time.
+        Half of what is left now would be less after every question of somebody else's.
+        """
+        before, cost = self._kept.get(who, (frozenset[str](), now))
+        cost = now.at_least(cost) if before <= orders else now
+        self._kept[who] = orders, cost
+        return cost
 
     def reserve(self, order: Order, bill: Bill) -> dict[str, Fraction]:
         """Take a price from an analyst's day, or refuse it; give the day's account.

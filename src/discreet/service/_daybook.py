@@ -14,6 +14,8 @@ the process is killed:
    last line, which is synced, says that it was closed. A copy does not count: it may be older than
    what it speaks of. Nor does a book that a living process has, one with half a line, or one that
    is gone. What does not count says that everything has begun.
+   What a closed book says may be void a moment after the next start, so that start writes into
+   it that it was taken over, synced, before a worker is given anything.
 3. When an order is taken up, it is kept under the new book before its run can begin, and after
    the least price is paid if there is one. Killed between, it is judged by the old book again.
 
@@ -43,6 +45,7 @@ _FOLDER: Final = "daybooks"
 _LATE: Final = "late "
 _TOLD: Final = "told "
 _CLOSED: Final = "closed"
+_TAKEN: Final = "taken"
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -67,6 +70,7 @@ class Daybook:
         named = digest(policy)[:16]
         found = [_left(path) for path in sorted(shelf.glob(f"{named}-*"))]
         self._left = {left.path.name: left for left in found if left is not None}
+        self._taken = not self._left
         self.name = f"{named}-{secrets.token_hex(8)}"
         self._path = shelf / self.name
         self._file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
@@ -76,6 +80,7 @@ class Daybook:
 
     def begin(self, debit: str) -> None:
         """Write down that a run begins, by the hash of its debit; then it may."""
+        self._take_over()
         self._write(debit)
 
     def late(self, tick: float) -> None:
@@ -107,8 +112,18 @@ class Daybook:
                 enter(tick)
                 os.write(left.file, f"{_TOLD}{tick!r}\n".encode())
 
+    def _take_over(self) -> None:
+        """See to it that what others have left counts on this run of the machine alone."""
+        if self._taken:
+            return
+        for left in self._left.values():
+            os.write(left.file, f"{_TAKEN}\n".encode())
+            os.fsync(left.file)
+        self._taken = True
+
     def forget(self) -> None:
         """Throw away what others have left: all their orders are kept under this one."""
+        self._take_over()
         for left in self._left.values():
             left.path.unlink(missing_ok=True)
             os.close(left.file)

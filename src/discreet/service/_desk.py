@@ -11,20 +11,23 @@ import asyncio
 import datetime as dt
 import math
 import secrets
+import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from discreet._canonical import canonical, digest
+from discreet._log import note
 from discreet._recent import Recent
 from discreet.curator import Bill, Counter, Paid, Quote
 from discreet.errors import (
     DiscreetError,
     EngineError,
     IdempotencyError,
+    LedgerClosedError,
     LedgerError,
     ParameterError,
     UnsupportedQueryError,
@@ -92,6 +95,8 @@ class Desk:
         self._asking: dict[tuple[str, ...], tuple[asyncio.Lock, int]] = {}
         self._claimed: set[str] = set()
         self._following: set[asyncio.Task[None]] = set()
+        self._parked: list[Order] = []
+        """Paid before a stop, begun, and not taken up because the owner has closed its table."""
         self._begun = 0
         self._pricing = ThreadPoolExecutor(1, thread_name_prefix="price")
         self._previews = ThreadPoolExecutor(1, thread_name_prefix="preview")
@@ -237,8 +242,8 @@ class Desk:
             raise
         limit = self.counter.policy.service.approval
         if limit is not None and bill.cost.epsilon > limit and not await self._known(order, bill):
-            await self.write(lambda: self._hold(order, bill))
-        elif not order.over:
+            return await self.write(lambda: self._hold(order, bill))
+        if not order.over:
             await self._pay(order, bill, new=key is None)
         return order
 
@@ -321,6 +326,11 @@ class Desk:
             self._follow(order, other, bill)
             return
         if not free:
+            number, hash_ = paid.receipt.number, paid.receipt.hash
+            ended = await self.write(lambda: self.ledger.outcome(number, hash_))
+            if ended is not None and ended[1] is not None:  # by another host, while we waited
+                await self._hand_out(order, bill, ended[1], own=own)
+                return
             await self.write(lambda: self.counter.meter(paid))
         await self.write(lambda: self.orders.keep(order))
         self._begin(order, paid)
@@ -384,8 +394,7 @@ class Desk:
 
     def _begin(self, order: Order, paid: Paid) -> None:
         async def settle(text: str | None) -> None:
-            if order.run is not None and order.run.overran:
-                await self.write(lambda: self._keep_late(order))
+            if order.run is not None:
                 order.run.tell()
             try:
                 await self.write(lambda: self._settle(order, paid, text))
@@ -399,7 +408,7 @@ class Desk:
         order.run = Run(
             order.analyst, order.bill, order.bound if self.clocked else order.tick, order.tick,
             settle, lambda: _stops(order.tick, self._late), lambda: self._is_late(order.tick),
-            lambda: _stops(order.tick, self._told), lambda: self._told.append(order.tick),
+            lambda: _stops(order.tick, self._told), lambda: self._tell(order),
             lambda: self.daybook.begin(paid.receipt.hash),
         )  # fmt: skip
         self._live[paid.receipt.hash] = order
@@ -412,16 +421,25 @@ class Desk:
         self.daybook.late(tick)
         self._late.append(tick)
 
-    def _keep_late(self, order: Order) -> None:
-        self.orders.keep_late(order.tick, order.asked)
-        self.daybook.told(order.tick)
+    def _tell(self, order: Order) -> None:
+        """Let everybody know of something late; on the loop, so that an owner's look is whole."""
+        self._told.append(order.tick)
+        try:
+            self.orders.keep_late(order.tick, order.asked)
+        except sqlite3.Error:  # a full disk; the daybook has it for the next start
+            note("late run not entered", policy=self.name)
+        else:
+            self.daybook.told(order.tick)
 
     def _settle(self, order: Order, paid: Paid, text: str | None) -> None:
         try:
             stored = self.counter.settle(paid, text).text
         except EngineError:
             stored = None
-        self._end(order, stored, self.orders.keep_state)
+        try:
+            self._end(order, stored, self.orders.keep_state)
+        except sqlite3.Error:  # a full disk; the ledger has the outcome for the next start
+            note("end of a question not entered", policy=self.name)
 
     def _follow(self, order: Order, other: Order, bill: Bill) -> None:
         async def wait() -> None:
@@ -434,7 +452,11 @@ class Desk:
             await self.write(lambda: self.orders.keep(order))
             order.end()
 
-        task = asyncio.create_task(wait())
+        self._mind(wait())
+
+    def _mind(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something besides, and hold on to it until it is done."""
+        task = asyncio.create_task(work)
         self._following.add(task)
         task.add_done_callback(self._following.discard)
 
@@ -446,6 +468,8 @@ class Desk:
                 self._pricing, lambda: self._bill(order.body, order.analyst, order)
             )
             await self._pay(order, bill)
+        except LedgerClosedError:
+            self._parked.append(order)  # another run costs something: not before it is open again
         except DiscreetError:
             # the policy, or what is left, has changed: its debit stands, its run cannot
             order.state = "failed"
@@ -454,9 +478,14 @@ class Desk:
 
     # -- waiting for an owner -------------------------------------------------------------
 
-    def _hold(self, order: Order, bill: Bill) -> None:
+    def _hold(self, order: Order, bill: Bill) -> Order:
+        """Let a question wait for an owner; one that waits already is the same order again."""
         with self._holding:
             held = [o for o in self.waiting() if o.analyst == order.analyst]
+            asked = canonical(dict(order.body))
+            same = [o for o in held if canonical(dict(o.body)) == asked]
+            if same and not order.body.get("fresh"):
+                return same[0]
             if len(held) >= _HELD:
                 raise BusyError(f"{_HELD} of your questions wait for an owner already")
             with self.ledger.glance():
@@ -466,6 +495,7 @@ class Desk:
                 raise refused
             order.settle_by(bill)
             self.orders.keep(order)
+            return order
 
     def waiting(self) -> list[Order]:
         """Questions that wait for an owner; those that have waited too long are declined."""
@@ -562,9 +592,12 @@ class Desk:
     def acknowledge(self) -> None:
         """Let questions of a size be asked again of which some were not done in time."""
         self.orders.look_at_late()
-        self._late.clear()
+        for tick in self._told:
+            self._late.remove(tick)  # of the others nobody has been told
         self._told.clear()
         self.turns.ease()
+        while self._parked:
+            self._mind(self._resume(self._parked.pop(0)))
 
     @property
     def overruns(self) -> int:

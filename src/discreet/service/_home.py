@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,14 @@ from cryptography.hazmat.primitives.serialization import (
 
 from discreet.errors import ParameterError
 
+try:
+    import fcntl
+except ImportError:  # no locks here
+    fcntl = None  # type: ignore[assignment]  # checked before use
+
 _VERSION: Final = 1
+_PATIENCE: Final = 3.0
+"""Seconds in which a service that has been stopped is gone."""
 _NORMAL: Final = "synchronous = NORMAL"
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS keys (
@@ -108,6 +116,39 @@ class Home:
             yield
         finally:
             os.umask(before)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Have the folder for one service: what is decided here is in its memory, too.
+
+        The lock ends with the process, however that ends.
+        """
+        if fcntl is None:
+            yield
+            return
+        with self._umask():
+            file = os.open(self.folder / "service.lock", os.O_CREAT | os.O_RDWR)
+        try:
+            self._take(file)
+            yield
+        finally:
+            os.close(file)
+
+    def _take(self, file: int) -> None:
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if time.monotonic() > until:
+                    raise ParameterError(
+                        f"another service has the folder {str(self.folder)!r}: stop it, serve all "
+                        "policies by one command, or give this one a folder and keys of its own",
+                        hint="--home service2",
+                    ) from None
+                time.sleep(0.1)
+            else:
+                return
 
     def read(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run a query."""

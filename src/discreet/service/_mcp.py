@@ -19,6 +19,7 @@ from typing import Any
 from discreet import meaning
 from discreet._canonical import canonical, plain
 from discreet._exact import Number, decimal, show
+from discreet._log import note
 from discreet.answer import Answer, as_data
 from discreet.errors import (
     AwaitsOwnerError,
@@ -27,7 +28,7 @@ from discreet.errors import (
     Hint,
     ParameterError,
 )
-from discreet.service._errors import BusyError
+from discreet.service._errors import INTERNAL, BusyError, envelope
 
 
 class Tools:
@@ -145,8 +146,14 @@ def _offer(
     return {name: value for name, value in given.items() if value is not None}
 
 
-Find = Callable[[Mapping[str, str] | None], Tools]
-"""Gives the tools of whoever sent a message, by its headers; over standard input it has none."""
+Find = Callable[[Any], Tools]
+"""Gives the tools of whoever sent a message, by its request; over standard input it has none."""
+
+
+def _refused(said: Mapping[str, Any]) -> str:
+    """Write a refusal as errors are written, from what every route says of it."""
+    hint = said["hint"]
+    return str(said["message"]) + ("" if hint is None else f"\n    try: {hint}")
 
 
 def server(find: Find) -> Any:
@@ -169,13 +176,14 @@ def server(find: Find) -> Any:
     def refusing(ctx: Any, work: Callable[[Tools], Any]) -> str:
         failed = ""
         try:
-            tools = find(ctx.headers)
+            tools = find(ctx.request_context.request)
             with tools.turn():
                 return json.dumps(plain(work(tools)), ensure_ascii=False)
         except DiscreetError as refusal:
-            failed = str(refusal)
-        except Exception:  # noqa: BLE001 - whatever it says could depend on the data
-            failed = "discreet has failed in a way it should not; the cause is not shown"
+            failed = _refused(envelope(refusal))
+        except Exception as error:  # noqa: BLE001 - whatever it says could depend on the data
+            note("internal", error)
+            failed = _refused(INTERNAL)
         raise ToolError(failed)
 
     def tables(ctx: Any) -> str:

@@ -241,9 +241,13 @@ class Orders:
                   order.state, order.line, order.hash, str(order.price), order.asked,
                   order.decided, int(order.cached), order.bill, self._book)  # fmt: skip
         self._home.write(
-            "INSERT OR REPLACE INTO orders (id, policy, analyst, key, body, state, line, hash, "
+            "INSERT INTO orders (id, policy, analyst, key, body, state, line, hash, "
             "price, asked, decided, cached, bill, book) VALUES "
-            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            # it stays where it stands: first asked, first taken up
+            "ON CONFLICT (id) DO UPDATE SET state = excluded.state, line = excluded.line, "
+            "hash = excluded.hash, price = excluded.price, decided = excluded.decided, "
+            "cached = excluded.cached, bill = excluded.bill, book = excluded.book",
             values,
         )
         order.book = self._book

@@ -22,8 +22,11 @@ soon as a run has taken more than its bound :math:`b`. So:
    ones. Where that is not enough the timetable *slips*: at its tick a run has not been begun, or
    only in the second half of it. Then everything that is not begun is taken back, what was begun
    so late gets a new tick, and from then on, until an owner looks, places are taken for twice as
-   long. A slip depends on the work of the runs before it, so it is counted as late: once, and not
-   for each that waits, because all that anybody sees of it is that moment.
+   long. The place that slipped starts nothing before the tick of what its worker is busy with:
+   that moment is public, and by then the worker is done or gone, so nothing slips behind the same
+   run again. A slip depends on the work of that run, so it is counted as late: once, and not
+   for each that waits, because all that anybody sees of it is that moment. If the run then fails,
+   that is seen too, and counted too: a run stands for two bits at the most.
 3. A run that is ended at its tick was begun in the first half of it: it had four bounds or more.
 
 *Who pays, and who fails.* A run that takes more than its bound, fails for memory or disk, or is
@@ -109,24 +112,28 @@ class Run:
     moving: float = 0.0
     """Seconds that it has spent at places whose workers did not come to it."""
     overran: bool = False
-    """Whether it was ended by its clock, or at its tick, or for memory, or kept others."""
-    known: bool = False
-    """Whether everybody may know that."""
+    """Whether it was ended by its clock, or at its tick, or for memory, or lost its worker."""
+    counted: int = 0
+    """How often it was counted as late: for itself, and for slips of the timetable."""
+    untold: int = 0
+    """Of how many of these nobody may know yet."""
 
     def overrun(self) -> None:
         """Count it as late, once."""
         if not self.overran:
-            self.slipped()
+            self.overran = True
+            self.count()
 
-    def slipped(self) -> None:
-        """Count a slip of the timetable for which it stands."""
-        self.overran = True
+    def count(self) -> None:
+        """Count something late for which it stands."""
+        self.counted += 1
+        self.untold += 1
         self.late()
 
     def tell(self) -> None:
-        """Let everybody know that it is late, once."""
-        if not self.known:
-            self.known = True
+        """Let everybody know what was late: each count once."""
+        while self.untold:
+            self.untold -= 1
             self.told()
 
     def wait(self) -> None:
@@ -296,9 +303,8 @@ class Turns:
 
     def slip(self, run: Run) -> None:
         """Begin the timetable anew, with more room; see the module. It is counted, by a run."""
-        run.slipped()
-        run.known = True
-        run.told()  # it is a tick: everybody sees it
+        run.count()
+        run.tell()  # it is a tick: everybody sees it
         self.stretch = min(2 * self.stretch, _WIDEST * self._least)
         again = [(place, other) for place in self.places for other in place.anew()]
         for place, other in sorted(again, key=lambda x: x[1].free, reverse=True):
@@ -335,6 +341,8 @@ class Place:
         self._open.set()
         self._away = False
         """Whether its worker is being replaced."""
+        self._until = 0.0
+        """When it starts something again, by the loop's clock: after a slip, see the module."""
         self._running: Run | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="worker")
         self._releases: set[asyncio.Task[None]] = set()
@@ -349,9 +357,10 @@ class Place:
         loop = asyncio.get_running_loop()
         while True:
             await self._open.wait()
+            await asyncio.sleep(self._until - loop.time())
             run = await self._turns.get()
             try:
-                if self._open.is_set():
+                if self._open.is_set() and self._until <= loop.time():
                     self._start(run)
                     await asyncio.sleep(run.free - loop.time())
                 else:
@@ -445,17 +454,15 @@ class Place:
         outcome = run.outcome
         assert outcome is not None
         await _tick(run)
-        while (
-            not outcome.done() and run.begun is not None and run.begun > run.release - run.tick / 2
-        ):
-            self._turns.slip(run)
+        while not outcome.done() and run.held_up:
+            self._slip(run)
             await _tick(run)
         if not outcome.done() and run.begun is None:
-            if self._away:
+            if self._away or self._ending:
                 self._started.remove(run)
                 self.back(run)
             else:
-                self._turns.slip(self._running or run)
+                self._slip(run)
             if not outcome.done():
                 return  # it starts again
         if not outcome.done():
@@ -465,6 +472,21 @@ class Place:
             note("run not done at its tick", policy=self._setup.policy.identity)
         said = outcome.result()
         await run.settle(said[1:].decode() if said[:1] == DONE else None)
+
+    @property
+    def _ending(self) -> bool:
+        """Whether what its worker has is over, and the worker about to be replaced."""
+        outcome = None if self._running is None else self._running.outcome
+        return outcome is not None and outcome.done()
+
+    def _slip(self, run: Run) -> None:
+        """Let the timetable slip at a run's tick; whatever the worker is busy with stands for it.
+
+        Nothing starts here before that has left.
+        """
+        ahead = self._running or run
+        self._turns.slip(ahead)
+        self._until = ahead.release
 
     def anew(self) -> list[Run]:
         """Give back what has not been begun; what began too late has a new tick, from now on."""

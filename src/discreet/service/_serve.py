@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import os
 import socket
@@ -37,6 +38,8 @@ from discreet.service._sign import Signer
 from discreet.service._worker import Setup
 
 _CONNECTIONS: Final = 512
+_HEAPS: Final = -8
+"""``M_ARENA_MAX`` of the GNU C library."""
 _CROWD: Final = 4
 """Workers for each processor, at most: ticks have more slack than that."""
 
@@ -79,10 +82,11 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         )
     if len(policies) > 1 and (options.ledger or options.source):
         raise ParameterError("with several policies, each states its own source and ledger")
-    # measured before workers are there to be in each other's way
-    crowd = Crowd(machine(), processors(), options.workers * len(policies), len(policies))
-    seats = asyncio.Semaphore(crowd.seats)
     with ExitStack() as stack:
+        stack.enter_context(home.alone())
+        # measured before workers are there to be in each other's way
+        crowd = Crowd(machine(), processors(), options.workers * len(policies), len(policies))
+        seats = asyncio.Semaphore(crowd.seats)
         desks: dict[str, Desk] = {}
         for path in policies:
             desk = _desk(path, home, options, crowd, stack)
@@ -131,6 +135,7 @@ def serve(
     draft: Callable[[str, str], str] | None = None,
 ) -> None:
     """Serve until a signal comes; `started` is told the address, `draft` drafts policies."""
+    share_heap()
     with opened(policies, home, options) as house, _bound(options) as listener:
         house.draft = draft
         host, port = listener.getsockname()[:2]
@@ -173,6 +178,16 @@ def run(app: App, listener: socket.socket, options: Options) -> None:
         server.run(sockets=[listener])
     if not server.started:
         raise ParameterError("the service could not start; the owner's log says more")
+
+
+def share_heap() -> None:
+    """Let all threads have one heap, where the system's library gives each its own.
+
+    What one thread lets go, no other one would use: over ten thousand questions the heaps of
+    forty threads grew by thirty mebibytes, while what was in use did not grow at all.
+    """
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # other libraries have one
+        ctypes.CDLL(None).mallopt(_HEAPS, 1)
 
 
 def free_memory() -> None:

@@ -133,9 +133,11 @@ def bound(
     if rows is None:
         return math.inf
     declared = 4.0 ** math.ceil(math.log(max(rows, 1), 4))
-    relations = [a.relation for plan in plans for a in plan.lowered.aggregates if a.measures]
-    most = max((_work(r, declared, set(r.schema))[0] for r in relations), default=declared)
-    written = _TEXT * text + _DIVISION * divisions * most
+    written = _TEXT * text
+    if divisions:
+        relations = [a.relation for plan in plans for a in plan.lowered.aggregates if a.measures]
+        most = max((_work(r, declared, set(r.schema))[0] for r in relations), default=declared)
+        written += _DIVISION * divisions * most
     return SAFETY * slowness * (written + sum(_seconds(plan, declared) for plan in plans))
 
 

@@ -61,7 +61,8 @@ def price(
     at = desk.counter if counter is None else counter
     offer = {k: v for k, v in body.items() if k in OFFER}
     quote = at.quote(body["sql"], analyst, **offer)
-    balances = at.ledger.balance(analyst), at.ledger.balance()
+    own, all_ = at.ledger.balance(analyst), at.ledger.balance()
+    balances = (own,) if own == all_ else (own, all_)
     counts = [balance.more(quote.whole) for balance in balances]
     fits = min((n for n in counts if n is not None), default=None)
     rest = min(balance.after(quote.whole).remaining for balance in balances)
