@@ -423,6 +423,15 @@ def test_masses_of_a_grid_add_up_to_one(loss):
     assert max(infinite) >= loss.mass_at_infinity
 
 
+def test_no_list_of_sums_has_a_delta_beyond_one():
+    """All masses are rounded up, so that far below every loss they add up to more than one."""
+    atoms = _pair.Atoms(Fraction(-1), Fraction(2), np.array([0.25, 0.75]), 0.0)
+    listed = _pld.Enumerated.of([atoms] * 3)
+    assert listed.masses.sum() > 1
+    assert listed.delta(-100.0) == 1.0
+    assert listed.delta(0.0) < 1
+
+
 def test_what_certainly_fails_fails_in_every_composition():
     grids = [_pair.Grid(Fraction(0), 0, np.array([1 - x]), x) for x in (0.25, 0.5, 1.0)]
     for chosen, exact in ((grids[:1], 0.25), (grids[:2], 0.625), (grids[1:], 1.0), (grids, 1.0)):
