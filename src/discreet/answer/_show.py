@@ -36,6 +36,11 @@ def scalar(value: Any) -> Any:
     return value
 
 
+def marks(answer: Answer) -> dict[str, str] | None:
+    """What a table carries beside its columns: that its rows were made up."""
+    return {"dummy": "true"} if answer.dummy else None
+
+
 def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     """Print one value with ± when its interval is symmetric, else with both ends.
 
