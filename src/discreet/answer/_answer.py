@@ -442,10 +442,7 @@ class Answer:
             columns[name] = [row[name] for row in rows]
             if ends and isinstance(ends[0][name], tuple):
                 for place, end in enumerate(("low", "high")):
-                    own = f"{name}_{end}"
-                    while own in taken:  # somebody's column has that name
-                        own += "_"
-                    taken.add(own)
+                    own = _show.unused(f"{name}_{end}", taken)
                     columns[own] = [_show.scalar(row[name][place]) for row in ends]
         return columns
 

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Final
 
 from discreet._text import visible
-from discreet.answer import Answer, as_data, cell, marks, scalar
+from discreet.answer import Answer, as_data, cell, marks, scalar, unused
 from discreet.curator import read_outcome
 from discreet.errors import LedgerError
 from discreet.service._errors import GoneError, RequestError
@@ -104,7 +104,9 @@ def to_csv(answer: Answer, confidence: str) -> bytes:
     """Write rows and intervals as CSV that no spreadsheet takes for a formula."""
     rows, ends = answer.to_dicts(), answer.interval(confidence)
     noisy = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
-    header = [*answer.columns, *(f"{n} {end}" for n in noisy for end in ("from", "to"))]
+    taken = set(answer.columns)
+    limited = [unused(f"{n} {end}", taken) for n in noisy for end in ("from", "to")]
+    header = [*answer.columns, *limited]
     out = io.StringIO()
     # where ; separates cells, only a text in quotes is one cell
     writer = csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -133,10 +135,11 @@ def to_arrow(answer: Answer, confidence: str) -> bytes:
 
     rows, ends = answer.to_dicts(), answer.interval(confidence)
     columns: dict[str, list[Any]] = {n: [r[n] for r in rows] for n in answer.columns}
+    taken = set(answer.columns)
     for name in answer.columns:
         if ends and isinstance(ends[0][name], tuple):
-            columns[f"{name} from"] = [_end(e[name][0]) for e in ends]
-            columns[f"{name} to"] = [_end(e[name][1]) for e in ends]
+            columns[unused(f"{name} from", taken)] = [_end(e[name][0]) for e in ends]
+            columns[unused(f"{name} to", taken)] = [_end(e[name][1]) for e in ends]
     table = pa.table(columns, metadata=marks(answer))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
