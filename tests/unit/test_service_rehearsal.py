@@ -69,6 +69,43 @@ def test_every_endpoint_rehearses_for_free_and_says_so(service):
     assert "made-up" not in lines
 
 
+@pytest.mark.parametrize("sql", [BY_REGION, UNION])
+def test_made_up_rows_are_marked_in_every_form(service, sql):
+    made = service("POST", "/v1/answers?dummy=1", {"sql": sql, "epsilon": "1"})
+    place = f"/v1/answers/{made.json()['result']['id']}"
+    assert made.headers["discreet-dummy"] == "true"
+    forms = {"application/json": None, "text/csv": "csv", "text/html": "html",
+             "application/vnd.apache.arrow.stream": "arrows"}  # fmt: skip
+    for form, ending in forms.items():
+        found = service("GET", place, Accept=form)
+        assert found.headers["discreet-dummy"] == "true"
+        if ending is not None:
+            named = found.headers["content-disposition"]
+            assert re.fullmatch(rf'attachment; filename="made-up-[0-9a-f]+\.{ending}"', named)
+    arrow = pa.ipc.open_stream(found.content).read_all()
+    assert arrow.schema.metadata == {b"dummy": b"true"}
+    assert "made-up" in service("GET", place, Accept="text/html").text
+    with httpx.Client(base_url=service.url, timeout=600, follow_redirects=True) as client:
+        client.post("/login", data={"key": service.keys["ana"]})
+        file = client.get(f"/answers/{place.rpartition('/')[2]}/table.csv")
+        assert "made-up-" in file.headers["content-disposition"]
+    # and what is not made up is not
+    real = service.ask(COUNT, "0.0133")
+    for form in forms:
+        found = service("GET", f"/v1/answers/{real['id']}", Accept=form)
+        assert "discreet-dummy" not in found.headers
+    assert pa.ipc.open_stream(found.content).schema.metadata is None
+
+
+def test_frames_of_made_up_rows_are_marked():
+    table = dc.policy.Table("people", [dc.policy.Integer("age", 0, 115)])
+    policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="frames")
+    with dc.open(policy=policy, dummy=True) as curator:
+        answer = curator.sql("SELECT COUNT(*) AS n FROM people", epsilon="0.5")
+    assert answer.to_arrow().schema.metadata == {b"dummy": b"true"}
+    assert answer.to_pandas().attrs == {"dummy": "true"}
+
+
 def test_a_policy_over_files_rehearses_beside_them(start_service, tmp_path):
     """Made-up data are nobody's: they have no budget that the files' own could be in the way of."""
     (tmp_path / "people.csv").write_text("age,town\n" + "40,Rum\n" * 50)

@@ -8,7 +8,7 @@ from discreet.answer._levels import Rows
 from discreet.answer._outputs import bounds, evaluate
 from discreet.answer._record import CURRENCIES, Record, read
 from discreet.answer._rehearse import rehearse
-from discreet.answer._show import as_data, cell, footer, price, scalar
+from discreet.answer._show import as_data, cell, footer, marks, price, scalar, unused
 from discreet.answer._union import Union
 
 __all__ = [
@@ -25,8 +25,10 @@ __all__ = [
     "check_renderer",
     "evaluate",
     "footer",
+    "marks",
     "price",
     "read",
     "rehearse",
     "scalar",
+    "unused",
 ]

@@ -442,10 +442,7 @@ class Answer:
             columns[name] = [row[name] for row in rows]
             if ends and isinstance(ends[0][name], tuple):
                 for place, end in enumerate(("low", "high")):
-                    own = f"{name}_{end}"
-                    while own in taken:  # somebody's column has that name
-                        own += "_"
-                    taken.add(own)
+                    own = _show.unused(f"{name}_{end}", taken)
                     columns[own] = [_show.scalar(row[name][place]) for row in ends]
         return columns
 
@@ -453,11 +450,12 @@ class Answer:
         """Return an Arrow table; see :meth:`to_columns`."""
         import pyarrow as pa  # noqa: PLC0415 - only for those who ask
 
-        return pa.table(self.to_columns(confidence))
+        return pa.table(self.to_columns(confidence), metadata=_show.marks(self))
 
     def to_pandas(self, confidence: Number | None = 0.95) -> pd.DataFrame:
         """Return a pandas DataFrame; see :meth:`to_columns`."""
         frame: pd.DataFrame = _frames("pandas").DataFrame(self.to_columns(confidence))
+        frame.attrs.update(_show.marks(self) or {})
         return frame
 
     def to_polars(self, confidence: Number | None = 0.95) -> pl.DataFrame:

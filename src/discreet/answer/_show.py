@@ -36,6 +36,23 @@ def scalar(value: Any) -> Any:
     return value
 
 
+def unused(name: str, taken: set[str]) -> str:
+    """Take a name for one more column; where somebody's column has it, it gets another end.
+
+    >>> unused("n_low", {"n", "n_low"})
+    'n_low_'
+    """
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def marks(answer: Answer) -> dict[str, str] | None:
+    """What a table carries beside its columns: that its rows were made up."""
+    return {"dummy": "true"} if answer.dummy else None
+
+
 def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     """Print one value with ± when its interval is symmetric, else with both ends.
 

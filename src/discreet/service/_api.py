@@ -210,8 +210,7 @@ async def give(house: House, desk: Desk, order: Order, request: Request) -> Resp
         return _forms.write(order, form, desk.fingerprint, house.signer, level)
 
     shown = await house.press.written(order, form, level, write)
-    headers = {} if form == _forms.JSON else {"Content-Disposition": "attachment"}
-    return Response(shown, 200, headers, form)
+    return Response(shown, 200, _forms.headers(order, form), form)
 
 
 def dummy(request: Request) -> bool:

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Final
 
 from discreet._text import visible
-from discreet.answer import Answer, as_data, cell, scalar
+from discreet.answer import Answer, as_data, cell, marks, scalar, unused
 from discreet.curator import read_outcome
 from discreet.errors import LedgerError
 from discreet.service._errors import GoneError, RequestError
@@ -22,6 +22,7 @@ JSON: Final = "application/json"
 CSV: Final = "text/csv"
 ARROW: Final = "application/vnd.apache.arrow.stream"
 HTML: Final = "text/html"
+_ENDINGS: Final = {CSV: "csv", ARROW: "arrows", HTML: "html", JSON: "json"}
 _RISKY: Final = re.compile(r"[\s\u200b-\u200f\u2060\ufeff]*[=+\-@＝＋－＠]|[\t\r\n]")
 """How a text begins that a spreadsheet would run; blanks before it may be dropped."""
 _BEHIND: Final = re.compile(r"([;,|\t\r\n])(?=\s*(?:[=@＝＠]|[+\-＋－](?![\d\s.])))")
@@ -91,11 +92,21 @@ def write(order: Order, form: str, fingerprint: str, signer: Signer, confidence:
     return _TABLES[form](answer, confidence)
 
 
+def headers(order: Order, form: str) -> dict[str, str]:
+    """Say beside a form what it is; CSV has no place inside where it could say "made up"."""
+    if not order.dummy:
+        return {} if form == JSON else {"Content-Disposition": "attachment"}
+    file = f'attachment; filename="made-up-{order.id}.{_ENDINGS[form]}"'
+    return {"Discreet-Dummy": "true", **({} if form == JSON else {"Content-Disposition": file})}
+
+
 def to_csv(answer: Answer, confidence: str) -> bytes:
     """Write rows and intervals as CSV that no spreadsheet takes for a formula."""
     rows, ends = answer.to_dicts(), answer.interval(confidence)
     noisy = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
-    header = [*answer.columns, *(f"{n} {end}" for n in noisy for end in ("from", "to"))]
+    taken = set(answer.columns)
+    limited = [unused(f"{n} {end}", taken) for n in noisy for end in ("from", "to")]
+    header = [*answer.columns, *limited]
     out = io.StringIO()
     # where ; separates cells, only a text in quotes is one cell
     writer = csv.writer(out, lineterminator="\r\n", quoting=csv.QUOTE_NONNUMERIC)
@@ -124,11 +135,12 @@ def to_arrow(answer: Answer, confidence: str) -> bytes:
 
     rows, ends = answer.to_dicts(), answer.interval(confidence)
     columns: dict[str, list[Any]] = {n: [r[n] for r in rows] for n in answer.columns}
+    taken = set(answer.columns)
     for name in answer.columns:
         if ends and isinstance(ends[0][name], tuple):
-            columns[f"{name} from"] = [_end(e[name][0]) for e in ends]
-            columns[f"{name} to"] = [_end(e[name][1]) for e in ends]
-    table = pa.table(columns)
+            columns[unused(f"{name} from", taken)] = [_end(e[name][0]) for e in ends]
+            columns[unused(f"{name} to", taken)] = [_end(e[name][1]) for e in ends]
+    table = pa.table(columns, metadata=marks(answer))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)

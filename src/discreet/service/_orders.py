@@ -105,6 +105,26 @@ class Order:
         self.union = None if bill.united is None else bill
 
 
+class Shelf:
+    """Long outcomes that are kept in memory: the newest, up to so many letters together."""
+
+    def __init__(self) -> None:
+        self._long: OrderedDict[str, Order] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, order: Order) -> list[Order]:
+        """Add an outcome, or use it again; give the orders whose outcomes there is no room for."""
+        gone: list[Order] = []
+        if order.size < LONG:
+            return gone
+        with self._lock:
+            self._long[order.id] = order
+            self._long.move_to_end(order.id)
+            while len(self._long) > 1 and sum(o.size for o in self._long.values()) > _TEXTS:
+                gone.append(self._long.popitem(last=False)[1])
+        return gone
+
+
 class Orders:
     """The orders of one policy: those of late in memory, all of them in the service's folder."""
 
@@ -112,8 +132,7 @@ class Orders:
         self._home, self._counter, self._book = home, counter, book
         self._policy = counter.policy.identity
         self._recent: OrderedDict[str, Order] = OrderedDict()
-        self._long: OrderedDict[str, Order] = OrderedDict()
-        self._lock = threading.Lock()
+        self._shelf = Shelf()
 
     def bill(self, body: Mapping[str, Any], analyst: str) -> Bill:
         """Price what somebody asks for."""
@@ -215,21 +234,12 @@ class Orders:
         order.reread = self._reread
         if order.text is not None:
             order.size = len(order.text)
-        if order.size >= LONG:
-            self._forget_long(order)
+        for other in self._shelf.put(order):
+            if other.over:
+                other.text = None  # whoever holds on to the order
         for id_ in list(islice(self._recent, max(0, len(self._recent) - _REMEMBERED))):
             if self._recent[id_].over:
                 self._recent.pop(id_, None)
-
-    def _forget_long(self, order: Order) -> None:
-        """Let go of the texts of the oldest long answers, whoever holds on to the order."""
-        with self._lock:
-            self._long[order.id] = order
-            self._long.move_to_end(order.id)
-            while len(self._long) > 1 and sum(o.size for o in self._long.values()) > _TEXTS:
-                _, oldest = self._long.popitem(last=False)
-                if oldest.over:
-                    oldest.text = None
 
     def _reread(self, order: Order) -> None:
         self._read_outcome(order)

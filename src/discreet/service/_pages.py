@@ -351,7 +351,8 @@ class Pages:
         made = await self._house.press.written(
             order, media, "0.95", lambda: _forms.write(order, media, print_, signer, "0.95")
         )
-        return Response(made, 200, {"Content-Disposition": "attachment"}, media)
+        kept = {"Content-Disposition": "attachment", **_forms.headers(order, media)}
+        return Response(made, 200, kept, media)
 
     # -- budget ------------------------------------------------------------------------------
 

@@ -7,12 +7,12 @@ the interpreter for as long.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from discreet.service._errors import BusyError
+from discreet.service._fair import Fair
 from discreet.service._orders import LONG, Order
 
 T = TypeVar("T")
@@ -32,8 +32,8 @@ class Press:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="press")
-        self._turns: dict[str, asyncio.Lock] = {}
-        self._asked: Counter[str] = Counter()
+        self._fair = Fair(_WAITING, f"{_WAITING} long answers of yours are being written; "
+                          "read them first")  # fmt: skip
         self._kept: OrderedDict[tuple[str, str, str], bytes] = OrderedDict()
         self._size = 0
 
@@ -45,17 +45,8 @@ class Press:
             return work()
         if order.size < LONG:
             return await asyncio.to_thread(work)
-        who = order.analyst
-        if self._asked[who] >= _WAITING:
-            raise BusyError(f"{_WAITING} long answers of yours are being written; read them first")
-        self._asked[who] += 1
-        try:
-            async with self._turns.setdefault(who, asyncio.Lock()):
-                return await asyncio.get_running_loop().run_in_executor(self._pool, work)
-        finally:
-            self._asked[who] -= 1
-            if not self._asked[who]:  # nobody holds the turn, or waits for it
-                del self._asked[who], self._turns[who]
+        async with self._fair.turn(order.analyst):
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     async def written(
         self, order: Order, form: str, level: str, write: Callable[[], bytes]

@@ -2,7 +2,8 @@
 
 A worker of its own holds the made-up tables; it is started when somebody first rehearses and
 never sees a source. Prices come from a ledger in memory that nothing is debited from, so what
-is left is always the whole. Answers are marked, not signed, and forgotten with the process.
+is left is always the whole. Answers are marked, not signed, and forgotten with the process, or
+when there are many. Analysts take turns: what is free must not be what others wait for.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from typing import Any, Final
 from discreet import engines
 from discreet.curator import Bill, Counter, open_curator
 from discreet.errors import EngineError
-from discreet.service._orders import Order, bill_for, now
+from discreet.service._fair import Fair
+from discreet.service._orders import Order, Shelf, bill_for, now
 from discreet.service._pool import Worker
 from discreet.service._worker import DONE, Setup
 
 _REMEMBERED: Final = 200
+_WAITING: Final = 16
+"""Rehearsals of one analyst that are begun or wait, at most."""
 _PATIENCE: Final = 30.0
 """Seconds that a question about a few thousand made-up rows may take."""
 
@@ -37,10 +41,14 @@ class Rehearsal:
         self._counter: Counter | None = None
         self._worker: Worker | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rehearsal")
+        self._fair = Fair(_WAITING, f"{_WAITING} rehearsals of yours wait already")
         self._orders: OrderedDict[str, Order] = OrderedDict()
+        self._shelf = Shelf()
 
     async def counter(self) -> Counter:
-        """Give the counter that prices rehearsals."""
+        """Give the counter that prices rehearsals; once it is there, nothing is waited for."""
+        if self._counter is not None:
+            return self._counter
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._opened)
 
     def _opened(self) -> Counter:
@@ -54,6 +62,16 @@ class Rehearsal:
 
     async def ask(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:
         """Answer a question or a batch; refusals are those of the real thing."""
+        async with self._fair.turn(analyst):
+            order = await self._answered(analyst, key, body)
+        self._orders[order.id] = order
+        for other in self._shelf.put(order):
+            self._orders.pop(other.id, None)
+        while len(self._orders) > _REMEMBERED:
+            self._orders.popitem(last=False)
+        return order
+
+    async def _answered(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:
         counter = await self.counter()
         loop = asyncio.get_running_loop()
         bill = await loop.run_in_executor(self._thread, lambda: bill_for(counter, body, analyst))
@@ -65,9 +83,6 @@ class Rehearsal:
         order.text = await loop.run_in_executor(self._thread, lambda: self._run(bill))
         order.size, order.left = len(order.text), counter.left(analyst)
         order.end()
-        self._orders[order.id] = order
-        while len(self._orders) > _REMEMBERED:
-            self._orders.popitem(last=False)
         return order
 
     def _run(self, bill: Bill) -> str:
