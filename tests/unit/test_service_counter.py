@@ -22,7 +22,8 @@ import discreet as dc
 from discreet.curator import Counter, run_bill
 from discreet.errors import DiscreetError, IdempotencyError, ParameterError
 from discreet.service import Home, _desk, _home, _pool
-from discreet.service._desk import Desk, check_key
+from discreet.service._desk import Desk
+from discreet.service._orders import check_key
 from discreet.service._pool import Place, Run, Turns
 from discreet.service._worker import DONE, FAILED, Setup
 

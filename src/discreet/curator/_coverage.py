@@ -126,9 +126,13 @@ class Coverage:
 
 
 def coverage_query(
-    curator: Curator, asked: Query
+    curator: Curator, asked: Query, *, beyond: bool = True
 ) -> tuple[Query, int, tuple[int, ...], tuple[int, ...]]:
-    """Build the question about rows per unit that another question's limits cut."""
+    """Build the question about rows per unit that another question's limits cut.
+
+    With `beyond` there are buckets above the limit. Without, the last bucket takes whoever has
+    more, as the limit does: to choose a smaller one, a single noisy number of them is better.
+    """
     unit = curator._lowered(asked).aggregates[0].unit  # noqa: SLF001 - part of it
     limit = asked.limits.rows
     if unit is None:
@@ -144,7 +148,8 @@ def coverage_query(
         )
     rows = Fold(FoldKind.COUNT, build.number(Fraction(1)))
     below = [2**i for i in range(1, limit.bit_length()) if 2**i <= limit]
-    edges = (*below, *(limit * 2**i + 1 for i in range(_DOUBLINGS + 1)))
+    above = [limit * 2**i + 1 for i in range(_DOUBLINGS + 1)] if beyond else []
+    edges = (*below, *above)
     bucket = expr.Bucket(expr.Column("rows", rows.type), edges)
     codes = tuple(range(bucket.type.lo, bucket.type.hi + 1))
     query = replace(
@@ -165,4 +170,4 @@ def coverage_query(
         other=None,
     )
     least = (1, *edges)
-    return query, limit, least, (*(e - 1 for e in edges), 2 * edges[-1])
+    return query, limit, least, (*(e - 1 for e in edges), 2 * edges[-1] if beyond else limit)

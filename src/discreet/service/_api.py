@@ -16,7 +16,7 @@ from discreet._log import note
 from discreet.errors import DiscreetError, Hint
 from discreet.release import About
 from discreet.service import _forms, _schema, _views
-from discreet.service._desk import Desk, check_key
+from discreet.service._desk import Desk
 from discreet.service._errors import (
     ForbiddenError,
     GoneError,
@@ -26,7 +26,7 @@ from discreet.service._errors import (
 from discreet.service._http import Scope, from_json, to_json
 from discreet.service._keys import Actor, Keys, Role
 from discreet.service._oidc import Provider
-from discreet.service._orders import Order
+from discreet.service._orders import Order, check_key
 from discreet.service._press import Press
 from discreet.service._public import entry
 from discreet.service._rehearsal import Rehearsal

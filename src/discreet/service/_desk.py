@@ -29,7 +29,6 @@ from discreet.errors import (
     IdempotencyError,
     LedgerClosedError,
     LedgerError,
-    ParameterError,
     UnsupportedQueryError,
 )
 from discreet.ledger import ChainedLedger
@@ -618,12 +617,3 @@ def _stops(tick: float, late: Sequence[float]) -> bool:
     at its tick, because the moment at which it failed is nobody's business.
     """
     return len(late) >= _LATE and (len(late) > _LATE or tick >= min(late))
-
-
-def check_key(key: str | None) -> str | None:
-    """Accept an idempotency key: a short printable text."""
-    if key is None:
-        return None
-    if not (0 < len(key) <= 100 and key.isprintable()):
-        raise ParameterError("an Idempotency-Key is a printable text of 1 to 100 characters")
-    return key

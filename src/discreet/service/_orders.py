@@ -18,7 +18,7 @@ from discreet._canonical import canonical
 from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.curator import Bill, Counter
-from discreet.errors import LedgerError
+from discreet.errors import LedgerError, ParameterError
 from discreet.ledger import ChainedLedger
 from discreet.service._home import Home
 from discreet.service._pool import Run
@@ -320,3 +320,12 @@ def bill_for(counter: Counter, body: Mapping[str, Any], analyst: str) -> Bill:
 def now() -> str:
     """The moment, to the second: as orders and keys carry it."""
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+def check_key(key: str | None) -> str | None:
+    """Accept an idempotency key: a short printable text."""
+    if key is None:
+        return None
+    if not (0 < len(key) <= 100 and key.isprintable()):
+        raise ParameterError("an Idempotency-Key is a printable text of 1 to 100 characters")
+    return key
