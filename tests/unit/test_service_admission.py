@@ -75,11 +75,11 @@ def price(service, epsilon, who, sql=COUNT):
     return told
 
 
-def agree(service, epsilon, who, sql=COUNT):
+def agree(service, epsilon, who, sql=COUNT, patience=300):
     """Asking refuses what the price said it would, and nothing else; give what it said."""
     told = price(service, epsilon, who, sql)
     said = service("POST", "/v1/answers", {"sql": sql, "epsilon": epsilon}, who=who,
-                   Prefer="wait=300")  # fmt: skip
+                   Prefer=f"wait={patience}")  # fmt: skip
     assert (said.status_code in (409, 423)) == (told is not None), (told, said.text)
     if told is not None:
         # a price says "your share" of it
@@ -98,7 +98,7 @@ def test_a_price_says_what_asking_says(ruled):
     assert not waiting(ruled)  # what approval could not pay for does not wait
     told, _ = agree(ruled, "0.36", "ben")
     assert "today's limit for one analyst is ε=0.35" in told
-    _, held = agree(ruled, "0.3", "ben")
+    _, held = agree(ruled, "0.3", "ben", patience=0)  # nobody decides while it is waited for
     assert held["state"] == "waiting"
     told, _ = agree(ruled, "0.15", "ben")
     assert told == "what is left is kept for questions that wait for an owner"
