@@ -6,6 +6,7 @@ acknowledged is lost, and one whose end is unknown is found by reading the ledge
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import os
 import signal
@@ -358,15 +359,17 @@ def test_eight_threads_on_one_connection_would_be_seen(lent, monkeypatch):
         return idle[-1] if idle else None
 
     monkeypatch.setattr(_lent, "_spare", shared)
-    with pytest.raises((AssertionError, errors.LedgerError, psycopg.Error)):
-        spend_by_threads(lent)
+    # libpq may crash or wait for ever then: that is seen, too, and harms no test beside it
+    assert in_child(lambda: spend_by_threads(lent), seconds=20) != "None"
 
 
-def in_child(work):
-    """Do some work in a child; give what it tells, or its error."""
+def in_child(work, seconds=600):
+    """Do some work in a child; give what it tells, its error, or nothing if it was killed."""
     out, into = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.alarm(seconds)
+        faulthandler.disable()
         try:
             said = repr(work())
         except BaseException as error:  # noqa: BLE001 - told to the parent
