@@ -101,7 +101,9 @@ def _offer(
     confidence: Confidence = "0.95",
     limits: Limits = None,
 ) -> Any:
-    return module("_session").offer(epsilon, delta, rho, within, confidence, limits=limits)
+    return module("_session").offer(
+        within, limits, epsilon=epsilon, delta=delta, rho=rho, confidence=confidence
+    )
 
 
 Place = Annotated[Any, _where]

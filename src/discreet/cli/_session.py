@@ -85,25 +85,10 @@ def _is_policy(path: Path) -> bool:
         return False
 
 
-def offer(
-    epsilon: str | None,
-    delta: str | None,
-    rho: str | None,
-    within: Sequence[str] | None,
-    confidence: str,
-    *,
-    limits: str | None = None,
-) -> dict[str, Any]:
+def offer(within: Sequence[str] | None, limits: str | None, **given: str | None) -> dict[str, Any]:
     """Arguments of :meth:`Curator.sql` from what was typed."""
-    margins = pairs(within or [], "--within n=25") or None
-    given = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "rho": rho,
-        "within": margins,
-        "confidence": confidence,
-    }
-    return given if limits is None else {**given, "limits": limits}
+    read = {**given, "within": pairs(within or [], "--within n=25") or None}
+    return read if limits is None else {**read, "limits": limits}
 
 
 def check_offer(offer: Mapping[str, Any], opened: Curator | Remote) -> None:
