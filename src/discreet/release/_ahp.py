@@ -15,7 +15,6 @@ SSE + variance/|C|, than a cluster of its own. Each cell of a cluster gets the c
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import Hint, ParameterError
 from discreet.release._counts import fitting
-from discreet.release._mechanism import Job, Mechanism
+from discreet.release._mechanism import Job, Mechanism, read_share
 from discreet.release._queries import Levels, groups
 from discreet.release._questions import Course
 
@@ -38,11 +37,9 @@ class Ahp(Mechanism):
     def __init__(self, job: Job, *, share: float = 0.85, eta: float = 0.35) -> None:
         super().__init__(job)
         fitting(job.workload.shape)
-        if not 0 < share < 1 or not 0 <= eta < 100:
-            raise ParameterError(
-                "share must lie between 0 and 1, eta above 0", hint=Hint("share", 0.85)
-            )
-        self.share, self.eta = Fraction(round(share * 1000), 1000), eta
+        if not 0 <= eta < 100:
+            raise ParameterError("eta must lie between 0 and 100", hint=Hint("eta", 0.35))
+        self.share, self.eta = read_share(share, 0.85), eta
 
     def course(self) -> Course:
         """Measure cells, cluster, measure clusters."""

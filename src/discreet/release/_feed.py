@@ -56,7 +56,7 @@ from discreet.plan import (
     private_tables,
 )
 from discreet.policy import Date, Table, Timestamp
-from discreet.privacy import Neighbours
+from discreet.release._counts import apart
 from discreet.release._keyed import spelled
 from discreet.release._stream import Stream
 
@@ -244,9 +244,8 @@ def _bounded(
         raise ParameterError(
             f"ticks of dates are days or weeks, not {stream.every}s", hint=Hint("every", "day")
         )
-    sides = 2 if stream.neighbours is Neighbours.CHANGE_ONE else 1
-    if part.sensitivity.l1 > sides * stream.bound:
-        most = -(-part.sensitivity.l1 // sides)
+    if part.sensitivity.l1 > apart(stream.neighbours) * stream.bound:
+        most = -(-part.sensitivity.l1 // apart(stream.neighbours))
         raise ParameterError(
             f"one {'unit' if held.unit else 'row'} may add {most} steps to a sum, but the stream "
             f"allows for {stream.bound} only",

@@ -34,7 +34,7 @@ from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
-from discreet.release._queries import Query
+from discreet.release._queries import Query, marginal
 from discreet.release._questions import Course, Unprotected
 
 Array = NDArray[np.float64]
@@ -90,33 +90,6 @@ class Sizes(Query):
         return np.asarray(x.ravel())
 
 
-@dataclass(frozen=True)
-class Totals(Query):
-    """The number of groups of each region: no member changes it."""
-
-    shape: tuple[int, ...]
-
-    @property
-    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
-        """Regions."""
-        return 1 if len(self.shape) == 1 else self.shape[0]
-
-    @property
-    def l1(self) -> int:
-        """Not moved by a member."""
-        return 0
-
-    @property
-    def l2(self) -> int:
-        """Not moved by a member."""
-        return 0
-
-    def apply(self, counts: Counts) -> NDArray[Any]:
-        """Return the sums of the rows."""
-        x = counts.array()
-        return np.asarray(x.reshape(-1, x.shape[-1]).sum(axis=1))
-
-
 class CountOfCounts(Mechanism):
     """Group sizes by region, consistent and whole."""
 
@@ -147,8 +120,8 @@ class CountOfCounts(Mechanism):
         """Take the numbers of groups, measure each level, merge."""
         job = self.job
         numbers = yield Unprotected(
-            Totals(self.shape), "the number of groups of each region", job.neighbours,
-            "numbers of groups",
+            marginal(self.shape, range(len(self.shape) - 1)),
+            "the number of groups of each region", job.neighbours, "numbers of groups",
         )  # fmt: skip
         regions = len(self.shape) == 2
         share = Fraction(1, 2 if regions else 1)

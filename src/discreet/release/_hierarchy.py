@@ -93,10 +93,6 @@ class IdentityStrategy(_Blocks):
     def _levels(self) -> tuple[tuple[int, int], ...]:
         return ((1, 1),)
 
-    def trace(self) -> float:
-        """Return ‖W‖²."""
-        return self.job.workload.energy(1)
-
 
 class Hierarchical(_Blocks):
     """Measure a binary tree (per axis), every level with the same weight."""
@@ -113,11 +109,7 @@ class HB(_Blocks):
     method: ClassVar[str] = "hb"
 
     def _levels(self) -> tuple[tuple[int, int], ...]:
-        weights, sides = best_levels(self.job.workload, pure=self.job.price.pure)
-        return tuple(
-            (max(1, round(GRID * w / max(weights))), side)
-            for w, side in zip(weights, sides, strict=True)
-        )
+        return best_levels(self.job.workload, pure=self.job.price.pure)
 
 
 class Wavelet(Strategy):
@@ -199,8 +191,11 @@ def best_weights(parts: Array, sizes: Array, *, pure: bool) -> tuple[float, Arra
     return float(found.fun), np.asarray(w / w.sum())
 
 
-def best_levels(workload: Workload, *, pure: bool) -> tuple[list[float], list[int]]:
-    """Search block sides (powers of two, cells always) by local moves from a few starts."""
+def best_levels(workload: Workload, *, pure: bool) -> tuple[tuple[int, int], ...]:
+    """Search block sides (powers of two, cells always) by local moves from a few starts.
+
+    Returns pairs of integer weights and sides, coarse to fine.
+    """
     height, d = _height(workload), len(workload.shape)
     energies = {1 << k: workload.energy(1 << k) for k in range(height + 1)}
     known: dict[tuple[int, ...], tuple[float, Array]] = {}
@@ -231,5 +226,6 @@ def best_levels(workload: Workload, *, pure: bool) -> tuple[list[float], list[in
     # levels that the optimum does without have weights near zero: drop them
     lean = tuple(k for k, w in zip(best, known[best][1], strict=True) if w > 2e-3 or k == 0)
     value(lean)
-    best = lean
-    return [float(w) for w in known[best][1]], [1 << k for k in best]
+    weights = known[lean][1]
+    whole = np.maximum(np.rint(GRID * weights / weights.max()), 1).astype(int).tolist()
+    return tuple((w, 1 << k) for w, k in zip(whole, lean, strict=True))

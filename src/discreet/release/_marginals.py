@@ -55,7 +55,7 @@ from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST, Counts, fitting, widened
 from discreet.release._mechanism import Job, Mechanism, Strategy
 from discreet.release._price import drawn, variance
-from discreet.release._queries import Factor, Kron, Sum, along
+from discreet.release._queries import Factor, Kron, Sum, along, marginal
 from discreet.release._questions import Course, Measurement, OfQuery
 from discreet.release._workload import Marginals
 
@@ -195,20 +195,6 @@ class Contrasts(OfQuery):
         x = x.reshape([self.sizes[i] - 1 for i in self.axes])
         for position, axis in enumerate(self.axes):
             x = along(x, position, helmert(self.sizes[axis]).lift)
-        return x
-
-
-class Cells(Factor):
-    """All cells of an axis."""
-
-    def __init__(self, n: int) -> None:
-        self.size = self.rows = n
-        self.l1 = self.l2 = self.largest = 1
-        self.inner = (0, 1)
-
-    def along(self, x: NDArray[Any], total: int) -> NDArray[Any]:
-        """Return the axis as it is."""
-        del total
         return x
 
 
@@ -405,8 +391,7 @@ class WeightedMarginals(_Tables):
         return np.asarray(np.exp(min(tries, key=lambda t: float(t.fun)).x))
 
     def _measurement(self, axes: Axes, share: Fraction) -> Measurement:
-        factors = [Cells(n) if i in axes else Sum(n) for i, n in enumerate(self.sizes)]
-        return self.job.measurement(Kron(factors), share, f"marginal {list(axes)}")
+        return self.job.measurement(marginal(self.sizes, axes), share, f"marginal {list(axes)}")
 
     def _eigenvalues(self, laws: dict[Axes, float]) -> dict[Axes, float]:
         """Precision of each residual space: Σ over measured supersets of ∏_{i∉a} n_i/variance."""

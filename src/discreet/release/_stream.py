@@ -60,6 +60,7 @@ from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import Interval
 from discreet.privacy import Neighbours
+from discreet.release._counts import apart
 from discreet.release._price import Price, cost, variance
 
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ class Stream:
 
     def _prepare(self) -> None:
         """Find the noise for the declared sensitivity, and what it costs."""
-        moved = self.bound * self.ticks * (1 if self.neighbours is Neighbours.ADD_REMOVE else 2)
+        moved = self.bound * self.ticks * apart(self.neighbours)
         self.declared = self._shape.declared * (moved if self.price.pure else moved**2)
         rows = self.horizon
         self.law = self.price.law(self.declared, self.declared, rows=rows)

@@ -46,12 +46,11 @@ from discreet._exact import Number
 from discreet._lazy import special
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
-from discreet.release._counts import LARGEST, Counts, Records, fitting, read_counts
+from discreet.release._counts import LARGEST, Counts, Records, apart, fitting, read_counts
 from discreet.release._junction import Clique, Junction, cells_of, spread_draw, uniforms
-from discreet.release._marginals import Cells
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._price import Price
-from discreet.release._queries import Kron, Query, Sum
+from discreet.release._queries import Query, marginal
 from discreet.release._questions import Choice, Course, conduct
 from discreet.release._workload import Marginals, Workload
 
@@ -236,7 +235,6 @@ class SyntheticRecords(Mechanism):
         d = len(self.shape)
         most = d * (d - 1) // 2
         self.rounds = min(most, d - 1 + EXTRA) if pairs is None else min(pairs, most)
-        self._moves = 1 if job.neighbours is Neighbours.ADD_REMOVE else 2
 
     @property
     def memory(self) -> int:
@@ -251,8 +249,7 @@ class SyntheticRecords(Mechanism):
         noisy = []
         sigma = 0.0
         for i in range(d):
-            query = Kron([Cells(n) if k == i else Sum(n) for k, n in enumerate(self.shape)])
-            asked = job.measurement(query, share, f"attribute {i}")
+            asked = job.measurement(marginal(self.shape, (i,)), share, f"attribute {i}")
             noisy.append(np.asarray((yield asked), dtype=np.float64))
             sigma = asked.law.std
         size = max(1.0, float(np.mean([y.sum() for y in noisy])))
@@ -335,7 +332,7 @@ class SyntheticRecords(Mechanism):
             share=share,
             neighbours=self.job.neighbours,
             groups=np.concatenate(groups),
-            sensitivity=self._moves,
+            sensitivity=apart(self.job.neighbours),
             label=f"round {r}: worst pair",
         )
 
