@@ -70,8 +70,8 @@ class Table:
         """Return the codes of a column."""
         return self.secrets if name == self.secret else self.codes[:, self.quasi.index(name)]
 
-    def counts(self, names: Names) -> Floats:
-        """Count people by the columns named.
+    def counts(self, names: Names, weights: Floats | None = None) -> Floats:
+        """Count people by the columns named, each as one or by a weight.
 
         >>> from discreet import lab
         >>> lab.town(300).counts(("sex",)).sum()
@@ -79,7 +79,8 @@ class Table:
         """
         shape = self.shape(names)
         flat = np.ravel_multi_index([self.column(name) for name in names], shape)
-        return np.bincount(flat, minlength=int(np.prod(shape))).astype(np.float64).reshape(shape)
+        counted = np.bincount(flat, weights, minlength=int(np.prod(shape)))
+        return counted.astype(np.float64).reshape(shape)
 
     def published(self) -> dict[Names, Floats]:
         """Return the true counts of every table that is published."""

@@ -43,6 +43,9 @@ class Axis(ABC):
     counting = True
     """Whether all weights are 0 or 1."""
 
+    def __init__(self, n: int) -> None:
+        self.n = self.m = n
+
     @abstractmethod
     def answers(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return Wx along the first axis of a table of shape (n, k)."""
@@ -89,9 +92,6 @@ class Identity(Axis):
     """Every cell."""
 
     name = "identity"
-
-    def __init__(self, n: int) -> None:
-        self.n = self.m = n
 
     def answers(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the cells."""
@@ -148,9 +148,6 @@ class Prefix(Axis):
     """Sums of the first 1, 2, …, n cells."""
 
     name = "prefix"
-
-    def __init__(self, n: int) -> None:
-        self.n = self.m = n
 
     def answers(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return cumulative sums."""

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from discreet import _exact, noise
 from discreet import privacy as p
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet._lazy import special
 from discreet.errors import Hint, ParameterError
@@ -130,38 +130,31 @@ class Model:
         """Minimise the dual from the present potentials."""
         tree = Junction(self.sizes, [table.clique for table in self.tables])
         theta, bags = _fit(tree, self.tables, self.records, self.theta, steps)
-        return (
-            Model(self.sizes, self.maps, self.spare, self.tables, self.records, theta),
-            tree,
-            bags,
-        )
+        return replace(self, theta=theta), tree, bags
 
     def with_table(self, table: Table) -> Model:
         """Add a table with zero potentials."""
         theta = np.concatenate([self.theta, np.zeros(table.values.size)])
-        return Model(self.sizes, self.maps, self.spare, (*self.tables, table), self.records, theta)
+        return replace(self, tables=(*self.tables, table), theta=theta)
 
     def renoised(self) -> Model:
         """Add fresh noise to the released tables."""
-        tables = tuple(
-            Table(t.clique, t.values + _normal(t.values.shape, t.sigma), t.sigma)
-            for t in self.tables
-        )
-        return Model(self.sizes, self.maps, self.spare, tables, self.records, self.theta)
+        noisy = [replace(t, values=t.values + _normal(t.sigma)) for t in self.tables]
+        return replace(self, tables=tuple(noisy))
 
     def draw(self, n: int, steps: int = 100) -> NDArray[np.int64]:
         """Fit and draw n records in the original codes."""
         _, tree, bags = self.fitted(steps)
-        return self._decoded(tree.draw(bags, n))
+        codes = tree.draw(bags, n)
+        # the merging of rare values is undone by their released counts
+        drawn = [spread_draw(self._split(i), code) for i, code in enumerate(codes.T)]
+        return np.stack(drawn, axis=1)
 
     def tables_of(self, wanted: Sequence[Clique]) -> list[Array]:
         """Return the expected tables of some attributes, in the original codes."""
         _, tree, bags = self.fitted(1)
-        split = []
-        for i, mapping in enumerate(self.maps):
-            spread = np.zeros((self.sizes[i], len(mapping)))
-            spread[mapping, np.arange(len(mapping))] = np.maximum(self.spare[i], 1e-9)
-            split.append(spread / np.maximum(spread.sum(axis=1, keepdims=True), 1e-300))
+        tables = [self._split(i) for i in range(len(self.maps))]
+        split = [t / np.maximum(t.sum(axis=1, keepdims=True), 1e-300) for t in tables]
         out = []
         for axes in wanted:
             table = tree.table(bags, axes) * self.records
@@ -170,21 +163,16 @@ class Model:
             out.append(table)
         return out
 
-    def _decoded(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Undo the merging of rare values, by their released counts."""
-        out = np.zeros_like(codes)
-        for i, mapping in enumerate(self.maps):
-            # row v: weights of the values that share code v
-            table = np.zeros((self.sizes[i], len(mapping)))
-            table[mapping, np.arange(len(mapping))] = np.maximum(self.spare[i], 1e-9)
-            out[:, i] = spread_draw(table, codes[:, i])
-        return out
+    def _split(self, i: int) -> Array:
+        """Weights of the values of an attribute (columns) that share each code (rows)."""
+        table = np.zeros((self.sizes[i], len(self.maps[i])))
+        table[self.maps[i], np.arange(len(self.maps[i]))] = np.maximum(self.spare[i], 1e-9)
+        return table
 
 
-def _normal(shape: tuple[int, ...], sigma: Array) -> Array:
+def _normal(sigma: Array) -> Array:
     """Draw noise of the released tables' own law, cell by cell (post-processing)."""
-    z = special.ndtri(uniforms(math.prod(shape))).reshape(shape)
-    return np.asarray(z * sigma)
+    return np.asarray(special.ndtri(uniforms(sigma.size)).reshape(sigma.shape) * sigma)
 
 
 def _fit(
