@@ -32,7 +32,7 @@ from discreet.cli._options import (
     command,
     module,
 )
-from discreet.cli._outcome import MEANING, Exit, deliver, fail, interrupted
+from discreet.cli._outcome import MEANING, Exit, UsageError, deliver, fail, interrupted
 
 _EPILOG = "Exit codes: " + " · ".join(f"{int(c)} {m.split(':')[0]}" for c, m in MEANING.items())
 
@@ -95,7 +95,7 @@ def demo(
     """
 
 
-@command(app, "init")
+@command(app, "init", "_init.run")
 def init(
     source: Annotated[str, "FILE|URL", "Parquet, CSV, DuckDB file or PostgreSQL URL."],
     *,
@@ -112,21 +112,8 @@ def init(
     ] = None,
     column: Annotated[list[str] | None, "-c", "NAME", "With --spend: only for this column."] = None,
     as_json: Json = False,
-) -> Any:
+) -> None:
     """Draft a policy from a schema, without reading a single value."""
-    if spend is not None:
-        return module("_propose").run(source, spend=spend, delta=delta, columns=column or [])
-    return module("_init").run(
-        source,
-        tables=table or [],
-        unit=unit,
-        max_rows=max_rows,
-        epsilon=epsilon,
-        delta=delta,
-        output=output,
-        force=force,
-        interactive=not (no_input or as_json) and sys.stdin.isatty(),
-    )
 
 
 @command(app, "check")
@@ -244,7 +231,7 @@ def audit(
         return audits.of_policy(policy, pairs=pairs, seconds=fuzz)
     if gallery and policy is None:
         return audits.of_gallery(peers=peers, draws=draws)
-    return audits.nothing_asked()
+    raise UsageError("say what to audit", hint="discreet audit people.toml")
 
 
 @command(app, "serve", "_serve.run")
@@ -272,7 +259,7 @@ def serve(
     """Answer others over HTTP: keys, budgets, ticks, pages."""
 
 
-@command(app, "register")
+@command(app, "register", "_serve.register")
 def register(
     policy: Annotated[Path | None, "[POLICY]", "The policy's file."] = None,
     *,
@@ -284,13 +271,8 @@ def register(
     statement: Annotated[bool, "Print instead what holds, layer by layer."] = False,
     output: Annotated[Path | None, "-o", "FILE", "Write here."] = None,
     ledger: LedgerPlace = None,
-) -> Any:
+) -> None:
     """Write the entry of a policy for the public registry of deployments, as YAML."""
-    given = {"curator": curator, "description": description, "use": use, "region": region,
-             "since": since}  # fmt: skip
-    about = {name: text for name, text in given.items() if text is not None}
-    where = module("_session").Where(policy, None, ledger, None)
-    return module("_serve").register(where, about=about, output=output, layers=statement)
 
 
 @app.command()

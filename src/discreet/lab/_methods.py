@@ -224,13 +224,9 @@ def _groups(table: Table, rows: Ints, k: int, diversity: int) -> list[Ints]:
         cuts = np.unique(values)[1:]
         for cut in cuts[np.argsort(np.abs(cuts - np.median(values)), kind="stable")]:
             parts = rows[values < cut], rows[values >= cut]
-            if all(len(p) >= k and _diverse(table.secrets[p], diversity) for p in parts):
+            if all(len(p) >= k and len(np.unique(table.secrets[p])) >= diversity for p in parts):
                 return [g for part in parts for g in _groups(table, part, k, diversity)]
     return [rows]
-
-
-def _diverse(secrets: Ints, diversity: int) -> bool:
-    return diversity == 1 or len(np.unique(secrets)) >= diversity
 
 
 def _spread(table: Table, records: Records, groups: list[Ints], names: Names) -> Floats:

@@ -206,7 +206,8 @@ def town(people: int = 400, blocks: int = 12, *, seed: int = _SEED) -> Table:
     Table of 400 people: block, age, sex, group; secret ill; amount income
     """
     made_up = np.random.default_rng(seed)
-    block = made_up.choice(blocks, people, p=_falling(blocks))
+    falling = 1 / np.sqrt(1 + np.arange(blocks))
+    block = made_up.choice(blocks, people, p=falling / falling.sum())
     # each block has its own mix of ages and groups, as blocks have
     centre = np.random.default_rng(blocks).uniform(2.5, 5.5, blocks)
     age = np.clip(np.rint(made_up.normal(centre[block], 2.2)), 0, 8).astype(np.int64)
@@ -238,8 +239,3 @@ def town(people: int = 400, blocks: int = 12, *, seed: int = _SEED) -> Table:
             ("block", "group", "ill"),
         ),
     )
-
-
-def _falling(blocks: int) -> Floats:
-    weights = 1 / np.sqrt(1 + np.arange(blocks))
-    return np.asarray(weights / weights.sum())

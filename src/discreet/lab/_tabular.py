@@ -66,7 +66,9 @@ def secondary(blank: Any, matrix: Floats) -> Any:
     4
     """
     first = np.argwhere(blank)
-    blank = _accompanied(np.array(blank, dtype=bool), matrix)
+    blank = np.array(blank, dtype=bool)
+    while _accompanied(blank, matrix):
+        pass
     for i, j in first:
         if _fixed(blank, matrix, i, j):
             _free(blank, matrix, i, j)
@@ -112,27 +114,18 @@ def _free(blank: Any, matrix: Floats, i: int, j: int) -> None:
         blank[i, c] = blank[r, j] = blank[r, c] = True
 
 
-def _accompanied(blank: Any, matrix: Floats) -> Any:
-    """Blank more cells until no row or column has exactly one."""
-    while True:
-        for axis in (0, 1):
-            lonely = np.flatnonzero(blank.sum(axis=axis) == 1)
-            done = False
-            for line in lonely:
-                mine = blank[:, line] if axis == 0 else blank[line]
-                # prefer a crossing line that has blanks already: fewer are needed in all
-                crossing = blank.sum(axis=1 - axis) > 0
-                values = matrix[:, line] if axis == 0 else matrix[line]
-                order = np.lexsort([values, ~crossing, values == 0])
-                partner = next((i for i in order if not mine[i]), None)
-                if partner is not None:
-                    mine[partner] = True
-                    done = True
-                    break
-            if done:
-                break
-        else:
-            return blank
+def _accompanied(blank: Any, matrix: Floats) -> bool:
+    """Blank one more cell where a column or row has exactly one; say whether that was needed."""
+    for lines, counts in ((blank.T, matrix.T), (blank, matrix)):
+        # prefer a crossing line that has blanks already: fewer are needed in all
+        crossing = lines.any(axis=0)
+        for line in np.flatnonzero(lines.sum(axis=1) == 1):
+            order = np.lexsort([counts[line], ~crossing, counts[line] == 0])
+            free = order[~lines[line, order]]
+            if len(free):
+                lines[line, free[0]] = True
+                return True
+    return False
 
 
 def cell_bounds(published: Floats, rows: Floats, columns: Floats) -> tuple[Floats, Floats]:

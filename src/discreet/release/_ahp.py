@@ -50,9 +50,9 @@ class Ahp(Mechanism):
         values = np.where(noisy <= cut, 0.0, noisy)
         blank = job.measurement(Levels((1,), ((1, 1),)), 1 - self.share)
         labels = clusters(values, blank.law.variance)
-        count = int(labels.max()) + 1
-        sums = yield job.measurement(groups(labels, count), 1 - self.share, f"{count} clusters")
-        means = np.asarray(sums, dtype=np.float64) / np.bincount(labels, minlength=count)
+        query = groups(labels)
+        sums = yield job.measurement(query, 1 - self.share, f"{query.rows} clusters")
+        means = np.asarray(sums, dtype=np.float64) / np.bincount(labels)
         return np.maximum(means, 0.0)[labels].reshape(shape)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._lazy import sparse
 from discreet.errors import Hint, ParameterError
 
 Array = NDArray[np.float64]
@@ -263,8 +264,6 @@ class Rows(Axis):
 
     def block_forms(self, side: int) -> Array:
         """Squared norms of the summed columns of each block."""
-        from scipy import sparse  # noqa: PLC0415 - keeps `import discreet` light
-
         blocks = -(-self.n // side)
         ones = np.ones(self.n)
         at = (np.arange(self.n), np.arange(self.n) // side)
@@ -329,8 +328,6 @@ def rebuilt(axis: object) -> Axis:
 
 
 def _read(matrix: Any) -> Any:
-    from scipy import sparse  # noqa: PLC0415 - keeps `import discreet` light
-
     try:
         given = sparse.csr_array(matrix)
         # arrays of our own, of numpy's own class

@@ -40,7 +40,7 @@ import numpy as np
 from discreet import _canonical, frame
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet._text import plain_str, quote
+from discreet._text import plain_str, quote, quoted
 from discreet.curator import Job, asker, execute, lowered, travel
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.mechanisms import Interval
@@ -57,7 +57,6 @@ from discreet.plan import (
 )
 from discreet.policy import Date, Table, Timestamp
 from discreet.release._counts import apart
-from discreet.release._keyed import spelled
 from discreet.release._stream import Stream
 
 if TYPE_CHECKING:
@@ -226,7 +225,7 @@ def _tick(held: Table, name: str) -> str:
             if column is None
             else f'fixed = ["{name}"] under [tables.{held.name}] of the policy',
         )
-    return f"CAST({spelled(name)} AS DATE)" if isinstance(column, Timestamp) else spelled(name)
+    return f"CAST({quoted(name)} AS DATE)" if isinstance(column, Timestamp) else quoted(name)
 
 
 def _bounded(

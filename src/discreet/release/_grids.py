@@ -50,8 +50,7 @@ class _Grid(Sized):
         self._read_total(total, total_share, 0.05)
 
     def _measured(self, labels: NDArray[np.int64], share: Fraction, label: str) -> Measurement:
-        count = int(labels.max()) + 1
-        return self.job.measurement(groups(labels.ravel(), count), share, label)
+        return self.job.measurement(groups(labels.ravel()), share, label)
 
     def describe(self) -> str:
         """Say how the number of records is known."""

@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._dataclass import dataclass
+from discreet._lazy import optimize
 from discreet.errors import Hint, ParameterError
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
@@ -69,9 +70,6 @@ class Sizes(Query):
     def l2(self) -> int:
         """As above, squared."""
         return self.l1
-
-    def _l1_changed(self) -> int:
-        return 2 * self.l1
 
     def _l2_changed(self) -> int:
         # a leaving and an arriving member; in the histogram both may lower or raise one entry
@@ -145,17 +143,15 @@ class CountOfCounts(Mechanism):
 
     def _sorted(self, y: Array, groups: int) -> NDArray[np.int64]:
         """Return the groups' sizes in order, from a noisy view."""
-        from scipy.optimize import isotonic_regression  # noqa: PLC0415 - scipy loads on first use
-
         top = self.shape[-1] - 1
         if groups == 0 or top == 0:
             return np.zeros(groups, dtype=np.int64)
         if self.view == "sizes":
-            sizes = np.rint(np.clip(isotonic_regression(y).x, 0, top))
+            sizes = np.rint(np.clip(optimize.isotonic_regression(y).x, 0, top))
             return np.asarray(sizes, dtype=np.int64)
         if self.view == "cells":
             y = np.cumsum(np.rint(np.maximum(y, 0.0)))[:-1]
-        sums = np.rint(np.clip(isotonic_regression(y).x, 0, groups)).astype(np.int64)
+        sums = np.rint(np.clip(optimize.isotonic_regression(y).x, 0, groups)).astype(np.int64)
         cells = np.diff(np.concatenate([[0], sums, [groups]]))
         return np.repeat(np.arange(top + 1), cells)
 

@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._lazy import optimize
 from discreet.errors import Hint, ParameterError
 from discreet.release import _tree
 from discreet.release._counts import fitting
@@ -172,7 +173,6 @@ def tree_trace(parts: Array, weights: Array, sizes: Array) -> float:
 
 def best_weights(parts: Array, sizes: Array, *, pure: bool) -> tuple[float, Array]:
     """Minimise ‖w‖²·Σ t/λ over weights (‖·‖ is L1 for Laplace, L2 for Gaussian noise)."""
-    from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
 
     def objective(u: Array) -> tuple[float, Array]:
         w = np.exp(u - u.max())
@@ -186,7 +186,9 @@ def best_weights(parts: Array, sizes: Array, *, pure: bool) -> tuple[float, Arra
         return math.log(value) + math.log(norm2), slope + 2 * w * w / norm2
 
     bounds = [(-7.0, 7.0)] * len(parts)
-    found = minimize(objective, np.zeros(len(parts)), jac=True, bounds=bounds, method="L-BFGS-B")
+    found = optimize.minimize(
+        objective, np.zeros(len(parts)), jac=True, bounds=bounds, method="L-BFGS-B"
+    )
     w = np.exp(found.x - found.x.max())
     return float(found.fun), np.asarray(w / w.sum())
 

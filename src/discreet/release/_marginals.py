@@ -50,6 +50,7 @@ from numpy.typing import NDArray
 from discreet import noise
 from discreet import privacy as p
 from discreet._dataclass import dataclass, replace
+from discreet._lazy import optimize
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST, Counts, fitting, widened
@@ -378,12 +379,10 @@ class WeightedMarginals(_Tables):
 
     def _searched(self, objective: Any, asked: Array) -> Array:
         """Minimise from what is asked, from the largest sets, and from everything at once."""
-        from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
-
         largest = np.array([len(axes) == len(self.sets[-1]) for axes in self.sets])
         starts = [np.where(asked > 0, 0.0, -3.0), np.where(largest, 0.0, -6.0), 0 * asked]
         tries = [
-            minimize(objective, start, jac=True, bounds=[(-12.0, 3.0)] * len(asked),
+            optimize.minimize(objective, start, jac=True, bounds=[(-12.0, 3.0)] * len(asked),
                      method="L-BFGS-B", options={"maxiter": 2000})
             for start in starts
         ]  # fmt: skip

@@ -130,10 +130,6 @@ class Partition(Proved):
             worst = max(worst, Fraction(gap, apart(self.neighbours) * self.reach(length)))
         return worst
 
-    def blank(self) -> NDArray[Any]:
-        """Return the partition into one bucket."""
-        return np.zeros(1, dtype=np.int64)
-
     def record(self) -> dict[str, Any]:
         """Return the parameters."""
         return {

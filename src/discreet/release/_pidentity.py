@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._lazy import optimize
 from discreet.release import _factors
 from discreet.release._counts import exact_product
 from discreet.release._factors import Array, Axis
@@ -199,8 +200,6 @@ def scatter(p: int, n: int, seed: int = 0) -> Array:
 
 
 def _descend(axis: Axis, start: Array, *, pure: bool, steps: int, memory: int) -> Array:
-    from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
-
     shape, diagonal = start.shape, axis.diagonal()
     first = objective(start, axis, diagonal, pure=pure)[0]
 
@@ -208,7 +207,7 @@ def _descend(axis: Axis, start: Array, *, pure: bool, steps: int, memory: int) -
         value, slope = objective(b.reshape(shape), axis, diagonal, pure=pure)
         return value / first, slope.ravel() / first
 
-    found = minimize(
+    found = optimize.minimize(
         scaled,
         start.ravel(),
         jac=True,

@@ -202,9 +202,9 @@ class PrivTree(Mechanism):
         levels, y, noisy = [], [], []
         for top, part in [*tops, (1, 1 - taken)]:
             nodes = _above(labels, sides, top, shape)
-            count = int(nodes.max()) + 1
-            label = f"{count} leaves" if top == 1 else f"{count} nodes of side {top}"
-            asked = job.measurement(groups(nodes[labels.ravel()], count), rest * part, label)
+            query = groups(nodes[labels.ravel()])
+            label = f"{query.rows} leaves" if top == 1 else f"{query.rows} nodes of side {top}"
+            asked = job.measurement(query, rest * part, label)
             y.append(np.asarray((yield asked), dtype=np.float64))
             levels.append(nodes)
             noisy.append(variance(asked.law))

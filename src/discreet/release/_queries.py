@@ -176,14 +176,9 @@ class Haar(Query):
     weights: tuple[int, ...]
 
     @cached_property
-    def width(self) -> int:
-        """Number of cells, padded to a power of two."""
-        return int(1 << (self.cells - 1).bit_length())
-
-    @property
     def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
-        """One row for each padded cell."""
-        return self.width
+        """One row for each cell, padded to a power of two."""
+        return int(1 << (self.cells - 1).bit_length())
 
     @property
     def l1(self) -> int:
@@ -214,7 +209,7 @@ class Haar(Query):
 
     def apply(self, counts: Counts) -> NDArray[Any]:
         """Return the weighted contrasts, coarse to fine."""
-        x = np.pad(counts.array().ravel(), (0, self.width - self.cells))
+        x = np.pad(counts.array().ravel(), (0, self.rows - self.cells))
         x = widened(x, max(self.weights), counts.total)
         rows = []
         for weight in reversed(self.weights[1:]):
@@ -435,9 +430,9 @@ class Grouped(Levels):
         return 2 * self.l1
 
 
-def groups(labels: NDArray[np.int64], count: int) -> Grouped:
-    """Return the plain sums of `count` groups."""
-    return Grouped((count,), ((1, 1),), labels)
+def groups(labels: NDArray[np.int64]) -> Grouped:
+    """Return the plain sums of groups, which are numbered from 0."""
+    return Grouped((int(labels.max()) + 1,), ((1, 1),), labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -462,15 +457,11 @@ class Answers(Query):
         """Largest squared column norm; of one 0/1 query, 1."""
         return round(self.workload.sensitivity(2) ** 2) if self.only is None else 1
 
-    @property
-    def lowest_inner(self) -> int:
-        """0/1 columns have no negative inner products."""
-        return 0
-
     def _l1_changed(self) -> int:
         return 1 if self.only is not None else 2 * self.l1
 
     def _l2_changed(self) -> int:
+        # 0/1 columns have no negative inner products
         return 1 if self.only is not None else 2 * self.l2
 
     def apply(self, counts: Counts) -> NDArray[Any]:

@@ -70,9 +70,9 @@ class Question(ABC):
         """Return the largest distance of two tables that differ in so many records."""
         return rows
 
-    @abstractmethod
     def blank(self) -> NDArray[Any]:
         """Return an answer of the right form that knows no data (for replays)."""
+        return np.zeros(1, dtype=np.int64)
 
     def spends(self, price: Price) -> Fraction:
         """Return the exact part of the price it takes: ε of a pure price, otherwise ρ."""
@@ -250,10 +250,6 @@ class Choice(Question):
         """Return the largest move of a score over Δ."""
         gap = np.abs(self.exact(x) - self.exact(y))
         return Fraction(int(gap.max()), self.sensitivity)
-
-    def blank(self) -> NDArray[Any]:
-        """Choose the first."""
-        return np.zeros(1, dtype=np.int64)
 
     def record(self) -> dict[str, Any]:
         """Return the parameters."""

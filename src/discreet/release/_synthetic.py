@@ -43,7 +43,7 @@ from discreet import _exact, noise
 from discreet import privacy as p
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
-from discreet._lazy import special
+from discreet._lazy import optimize, special
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST, Counts, Records, apart, fitting, read_counts
@@ -178,8 +178,6 @@ def _normal(sigma: Array) -> Array:
 def _fit(
     tree: Junction, tables: Sequence[Table], size: float, theta: Array, steps: int
 ) -> tuple[Array, list[Array]]:
-    from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
-
     homes = [tree.home(t.clique) for t in tables]
     stops = np.cumsum([t.values.size for t in tables])
     y = np.concatenate([t.values.ravel() for t in tables])
@@ -203,7 +201,7 @@ def _fit(
         value = size * log_z - float(t @ y) + 0.5 * float((slack * t) @ t)
         return value / size, (size * mu - y + slack * t) * scale / size
 
-    found = minimize(objective, theta / scale, jac=True, method="L-BFGS-B",
+    found = optimize.minimize(objective, theta / scale, jac=True, method="L-BFGS-B",
                      options={"maxiter": steps, "maxcor": 20, "ftol": 1e-10,
                               "gtol": 1e-7})  # fmt: skip
     t = np.asarray(found.x * scale)
@@ -283,11 +281,11 @@ class SyntheticRecords(Mechanism):
     def answers(self, estimate: Model) -> Array:
         """Answer the workload from the model, without drawing records."""
         workload, d = self.job.workload, len(self.shape)
-        wanted = list(workload.tables) if isinstance(workload, Marginals) else [tuple(range(d))]
         if isinstance(workload, Marginals):
-            return np.concatenate([t.ravel() for t in estimate.tables_of(wanted)])
+            return np.concatenate([t.ravel() for t in estimate.tables_of([*workload.tables])])
         fitting(self.shape, "release.Workload.marginals(sizes, ways=2)")
-        return np.asarray(workload.answers(estimate.tables_of(wanted)[0]), dtype=np.float64)
+        (whole,) = estimate.tables_of([tuple(range(d))])
+        return np.asarray(workload.answers(whole), dtype=np.float64)
 
     def describe(self) -> str:
         """Name the number of tables."""

@@ -35,6 +35,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._lazy import optimize, sparse
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import fitting
@@ -162,9 +163,6 @@ def dykstra(start: Array, columns: Array, rows: Array, tolerance: float = 1e-6) 
 
 def rounded(x: Array, columns: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Round a table to whole numbers with exact column and row sums, as near as possible."""
-    from scipy import sparse  # noqa: PLC0415 - scipy loads on first use
-    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - the same
-
     slack = 1e-5
     for _ in range(6):
         floors = np.maximum(np.floor(x + slack), 0).astype(np.int64)
@@ -183,10 +181,10 @@ def rounded(x: Array, columns: NDArray[np.int64], rows: NDArray[np.int64]) -> ND
             ]
         )
         wanted = np.concatenate([columns - floors.sum(axis=0), rows - floors.sum(axis=1)])
-        found = milp(
+        found = optimize.milp(
             1 - 2 * part.ravel()[free],
-            constraints=LinearConstraint(system, wanted, wanted),
-            bounds=Bounds(0, 1),
+            constraints=optimize.LinearConstraint(system, wanted, wanted),
+            bounds=optimize.Bounds(0, 1),
         )
         if found.x is not None:
             out = floors.ravel().copy()
