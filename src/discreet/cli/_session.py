@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -203,22 +202,15 @@ def _is_file(named: Path) -> bool:
     return named.suffix == ".toml" or len(named.parts) > 1 or named.is_file()
 
 
-@contextmanager
-def curator(where: Where, *, spend: bool) -> Iterator[Curator]:
+def curator(where: Where, *, spend: bool) -> Curator:
     """Open the curator of a policy; `spend` says whether a ledger may be made."""
     from discreet.curator import open_curator  # noqa: PLC0415 - imported when used
 
     book = where.place() if spend else ledger_of(where, "try")
-    opened = open_curator(where.source, where.path, ledger=book, analyst=where.analyst)
-    try:
-        yield opened
-    finally:
-        opened.close()
+    return open_curator(where.source, where.path, ledger=book, analyst=where.analyst)
 
 
-@contextmanager
-def whoever(where: Where, *, spend: bool) -> Iterator[Curator | Remote]:
+def whoever(where: Where, *, spend: bool) -> Curator | Remote:
     """Open whoever is asked: the service that ``DISCREET_URL`` names, or a policy's curator."""
     remote = connected(where)
-    with curator(where, spend=spend) if remote is None else remote as opened:
-        yield opened
+    return curator(where, spend=spend) if remote is None else remote
