@@ -33,3 +33,4 @@ class _Lazy:
 special: Any = _Lazy("scipy.special")
 fft: Any = _Lazy("scipy.fft")
 optimize: Any = _Lazy("scipy.optimize")
+sparse: Any = _Lazy("scipy.sparse")

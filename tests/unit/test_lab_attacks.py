@@ -140,6 +140,11 @@ def test_richer_tables_give_everybody_away():
     assert (last.people[last.certain] == truth[last.certain]).all()
 
 
+def test_a_kind_that_nothing_published_counts_is_not_certain():
+    found = lab.reconstruct_block({("a",): np.array([np.nan, 1.0])}, {"a": 2}, certainty=True)
+    assert found.certain.tolist() == [False, True]
+
+
 def test_noisy_tables_are_fitted_and_nothing_is_certain():
     town = lab.town()
     noisy = lab.block_tables(lab.private(town, 1).counts, town, 0)

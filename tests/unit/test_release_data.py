@@ -187,6 +187,11 @@ def test_leaves_tile_the_domain():
         ("ireduct", W.marginals((2, 2), 1), {"rho": 1}, {}, "pure"),
         ("tree-adaptive", W.kron(*[W.prefix(2)] * 3), {"epsilon": 1}, {}, "vectors and maps"),
         ("ahp", W.prefix(4), {"epsilon": 1}, {"share": 1}, "share"),
+        ("ahp", W.prefix(4), {"epsilon": 1}, {"eta": -1}, "eta"),
+        ("dawa", W.prefix(4), {"epsilon": 1}, {"share": 0.0001}, "share"),
+        ("dawa", W.prefix(4), {"epsilon": 1}, {"share": float("nan")}, "share"),
+        ("privtree", W.prefix(4), {"epsilon": 1}, {"share": 0.9999}, "share"),
+        ("privtree", W.prefix(4), {"epsilon": 1}, {"cuts": (1, 2), "shares": (0.5, 0.5)}, "less"),
     ],
 )
 def test_refusals(method, workload, price, options, words):

@@ -12,9 +12,9 @@ from discreet.errors import ParameterError
 from discreet.privacy import Neighbours
 from discreet.release import _factors
 from discreet.release._counts import read_counts
-from discreet.release._marginals import Cells, Contrasts, Helmert
+from discreet.release._marginals import Contrasts, Helmert
 from discreet.release._pidentity import optimum
-from discreet.release._queries import Haar, Kron, Levels, Matrix
+from discreet.release._queries import Cells, Haar, Kron, Levels, Matrix
 
 W = release.Workload
 EXAMPLES = [

@@ -32,7 +32,7 @@ from discreet.cli._options import (
     command,
     module,
 )
-from discreet.cli._outcome import MEANING, Exit, deliver, fail, interrupted
+from discreet.cli._outcome import MEANING, Exit, UsageError, deliver, fail, interrupted
 
 _EPILOG = "Exit codes: " + " · ".join(f"{int(c)} {m.split(':')[0]}" for c, m in MEANING.items())
 
@@ -60,14 +60,9 @@ class Relation(StrEnum):
 
 # -- options that several commands share ------------------------------------------
 
-Sql = Annotated[str | None, typer.Argument(metavar="SQL", help="One SELECT.")]
-SqlFile = Annotated[
-    str | None, typer.Option("--file", "-f", metavar="FILE", help="Read the SQL here; - is stdin.")
-]
-Chart = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Draw it: .svg, .png, .html, or .json for the Vega-Lite."),
-]
+Sql = Annotated[str | None, "SQL", "One SELECT."]
+SqlFile = Annotated[str | None, "-f", "FILE", "Read the SQL here; - is stdin."]
+Chart = Annotated[Path | None, "FILE", "Draw it: .svg, .png, .html, or .json for the Vega-Lite."]
 
 
 def _version(wanted: bool) -> None:
@@ -89,11 +84,9 @@ def _root(
 
 @command(app, "demo", "_demo.run")
 def demo(
-    people: Annotated[int, typer.Option(min=200, max=200_000, help="People to make up.")] = 4000,
-    keep: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Keep data, policy and ledger in a new folder."),
-    ] = None,
+    *,
+    people: Annotated[int, "People to make up.", {"min": 200, "max": 200_000}] = 4000,
+    keep: Annotated[Path | None, "FOLDER", "Keep data, policy and ledger in a new folder."] = None,
     as_json: Json = False,
 ) -> None:
     """See it all in ten seconds, on made-up data.
@@ -102,73 +95,35 @@ def demo(
     """
 
 
-@command(app, "init")
+@command(app, "init", "_init.run")
 def init(
-    source: Annotated[
-        str,
-        typer.Argument(metavar="FILE|URL", help="Parquet, CSV, DuckDB file or PostgreSQL URL."),
-    ],
+    source: Annotated[str, "FILE|URL", "Parquet, CSV, DuckDB file or PostgreSQL URL."],
     *,
-    table: Annotated[
-        list[str] | None,
-        typer.Option("--table", "-t", metavar="NAME", help="Only this table of a database."),
-    ] = None,
-    unit: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column that says whose row it is, or 'row'."),
-    ] = None,
-    max_rows: Annotated[
-        int | None, typer.Option(min=1, help="Rows of one person that are kept at most.")
-    ] = None,
+    table: Annotated[list[str] | None, "-t", "NAME", "Only this table of a database."] = None,
+    unit: Annotated[str | None, "COLUMN", "Column that says whose row it is, or 'row'."] = None,
+    max_rows: Annotated[int | None, "Rows of one person that are kept at most.", {"min": 1}] = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
     output: Output = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a policy that is there.")] = False,
-    no_input: Annotated[
-        bool, typer.Option("--no-input", help="Ask nothing; leave blanks to fill in.")
-    ] = False,
+    force: Annotated[bool, "Replace a policy that is there."] = False,
+    no_input: Annotated[bool, "Ask nothing; leave blanks to fill in."] = False,
     spend: Annotated[
-        str | None,
-        typer.Option(
-            "--spend", metavar="NUMBER", help="ε for private proposals; FILE is then a policy."
-        ),
+        str | None, "NUMBER", "ε for private proposals; FILE is then a policy."
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option("--column", "-c", metavar="NAME", help="With --spend: only for this column."),
-    ] = None,
+    column: Annotated[list[str] | None, "-c", "NAME", "With --spend: only for this column."] = None,
     as_json: Json = False,
-) -> Any:
+) -> None:
     """Draft a policy from a schema, without reading a single value."""
-    if spend is not None:
-        return module("_propose").run(source, spend=spend, delta=delta, columns=column or [])
-    return module("_init").run(
-        source,
-        tables=table or [],
-        unit=unit,
-        max_rows=max_rows,
-        epsilon=epsilon,
-        delta=delta,
-        output=output,
-        force=force,
-        interactive=not (no_input or as_json) and sys.stdin.isatty(),
-    )
 
 
 @command(app, "check")
 def check(
-    policy: Annotated[
-        Path | None, typer.Argument(metavar="POLICY", help="Policy file.", show_default=False)
-    ] = None,
+    policy: Annotated[Path | None, "POLICY", "Policy file."] = None,
+    *,
     source: Source = None,
-    schema: Annotated[
-        bool, typer.Option("--schema/--no-schema", help="Compare with the data's schema.")
-    ] = True,
+    schema: Annotated[bool, "--schema/--no-schema", "Compare with the data's schema."] = True,
     spend: Annotated[
-        str | None,
-        typer.Option(
-            "--spend", metavar="NUMBER", help="ε for the shares of missing and clamped values."
-        ),
+        str | None, "NUMBER", "ε for the shares of missing and clamped values."
     ] = None,
 ) -> Any:
     """Check a policy and the schema of its data, and sum both up."""
@@ -177,19 +132,13 @@ def check(
 
 @command(app, "release", "_release.run")
 def release(
-    words: Annotated[
-        list[str], typer.Argument(metavar="[preview] PLAN", help="Release plan, a TOML file.")
-    ],
+    words: Annotated[list[str], "[preview] PLAN", "Release plan, a TOML file."],
     *,
-    dummy: Annotated[
-        bool, typer.Option("--dummy", help="Rehearse on made-up data; nothing is charged.")
-    ] = False,
+    dummy: Annotated[bool, "Rehearse on made-up data; nothing is charged."] = False,
     source: Source = None,
     ledger: LedgerPlace = None,
     analyst: Analyst = None,
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FOLDER", help="Write here.")
-    ] = None,
+    output: Annotated[str | None, "-o", "FOLDER", "Write here."] = None,
 ) -> None:
     """Publish what a release plan declares; "preview" prices it for free."""
 
@@ -201,9 +150,7 @@ def preview(
     file: SqlFile = None,
     offer: Offer,
     where: Place,
-    show_sql: Annotated[
-        bool, typer.Option("--show-sql", help="Show the SQL that would run, too.")
-    ] = False,
+    show_sql: Annotated[bool, "Show the SQL that would run, too."] = False,
 ) -> None:
     """Price a question for free: cost, expected error, plan."""
 
@@ -216,17 +163,9 @@ def ask(
     offer: Offer,
     where: Place,
     chart: Chart = None,
-    save: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Save the answer's record, for discreet explain."),
-    ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Pay for new noise even if this was answered before.")
-    ] = False,
-    key: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Idempotency key: a retry with it never pays twice."),
-    ] = None,
+    save: Annotated[Path | None, "FILE", "Save the answer's record, for discreet explain."] = None,
+    fresh: Annotated[bool, "Pay for new noise even if this was answered before."] = False,
+    key: Annotated[str | None, "TEXT", "Idempotency key: a retry with it never pays twice."] = None,
     as_json: Json = False,
 ) -> Any:
     """Ask a question and pay for it; without SQL, at a prompt."""
@@ -237,11 +176,10 @@ def ask(
 
 @command(app, "explain", "_explain.run")
 def explain(
-    record: Annotated[str, typer.Argument(metavar="RECORD.json", help="A record; - is stdin.")],
+    record: Annotated[str, "RECORD.json", "A record; - is stdin."],
+    *,
     confidence: Confidence = "0.95",
-    simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="All intervals hold at once.")
-    ] = False,
+    simultaneous: Annotated[bool, "All intervals hold at once."] = False,
     chart: Chart = None,
 ) -> None:
     """Recompute intervals from a record; say what they cover."""
@@ -249,9 +187,7 @@ def explain(
 
 @command(app, "docs", "_docs.run")
 def docs(
-    page: Annotated[
-        str | None, typer.Argument(metavar="PAGE", help="A page; left out, all are listed.")
-    ] = None,
+    page: Annotated[str | None, "PAGE", "A page; left out, all are listed."] = None,
 ) -> None:
     """Read the documentation that came with the program."""
 
@@ -260,21 +196,13 @@ def docs(
 def meaning(
     *,
     epsilon: Epsilon = None,
-    prior: Annotated[
-        str, typer.Option(metavar="NUMBER", help="Belief in some fact without the data.")
-    ] = "0.02",
+    prior: Annotated[str, "NUMBER", "Belief in some fact without the data."] = "0.02",
     delta: Delta = None,
-    group: Annotated[int, typer.Option(min=1, help="People considered together.")] = 1,
-    neighbours: Annotated[
-        Relation, typer.Option(help="Relation that ε is stated under.")
-    ] = Relation.ADD_REMOVE,
+    group: Annotated[int, "People considered together.", {"min": 1}] = 1,
+    neighbours: Annotated[Relation, "Relation that ε is stated under."] = Relation.ADD_REMOVE,
     where: OnLedger,
-    table: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only this table of the ledger.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one page with sliders, no network.")
-    ] = None,
+    table: Annotated[str | None, "NAME", "Only this table of the ledger."] = None,
+    html: Annotated[Path | None, "FILE", "Write one page with sliders, no network."] = None,
 ) -> Any:
     """Say what an ε, or a whole ledger, means for a person."""
     page = module("_meaning")
@@ -287,23 +215,15 @@ def meaning(
 
 @command(app, "audit")
 def audit(
-    policy: Annotated[
-        str | None, typer.Argument(help="Policy to replay on made-up neighbours.")
-    ] = None,
+    policy: Annotated[str | None, "Policy to replay on made-up neighbours."] = None,
     *,
-    gallery: Annotated[
-        bool, typer.Option("--gallery", help="Audit known-broken mechanisms and the shipped ones.")
-    ] = False,
-    peers: Annotated[
-        bool, typer.Option("--peers", help="Add other libraries' noise, where installed.")
-    ] = False,
+    gallery: Annotated[bool, "Audit known-broken mechanisms and the shipped ones."] = False,
+    peers: Annotated[bool, "Add other libraries' noise, where installed."] = False,
     draws: Annotated[
-        int | None, typer.Option(min=100, help="Draws per input, instead of each one's own.")
+        int | None, "Draws per input, instead of each one's own.", {"min": 100}
     ] = None,
-    pairs: Annotated[
-        int, typer.Option(min=1, help="Pairs of neighbouring tables for each question.")
-    ] = 8,
-    fuzz: Annotated[float, typer.Option(min=0, help="Seconds of random questions afterwards.")] = 0,
+    pairs: Annotated[int, "Pairs of neighbouring tables for each question.", {"min": 1}] = 8,
+    fuzz: Annotated[float, "Seconds of random questions afterwards.", {"min": 0}] = 0,
 ) -> Any:
     """Try to break a policy's questions, or mechanisms, on neighbouring inputs."""
     audits = module("_audit")
@@ -311,73 +231,48 @@ def audit(
         return audits.of_policy(policy, pairs=pairs, seconds=fuzz)
     if gallery and policy is None:
         return audits.of_gallery(peers=peers, draws=draws)
-    return audits.nothing_asked()
+    raise UsageError("say what to audit", hint="discreet audit people.toml")
 
 
 @command(app, "serve", "_serve.run")
 def serve(
-    policies: Annotated[
-        list[Path] | None, typer.Argument(metavar="[POLICY]...", help="Policy files.")
-    ] = None,
+    policies: Annotated[list[Path] | None, "[POLICY]...", "Policy files."] = None,
     *,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="A made-up clinic, with keys printed.")
-    ] = False,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8350,
+    demo: Annotated[bool, "A made-up clinic, with keys printed."] = False,
+    host: Annotated[str, "Address to listen on."] = "127.0.0.1",
+    port: Annotated[int, "Port; 0 takes a free one.", {"min": 0, "max": 65535}] = 8350,
     home: HomeFolder = HOME,
     ledger: LedgerPlace = None,
     source: Source = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="Processes that read data, for each policy.")
+        int, "Processes that read data, for each policy.", {"min": 1, "max": 64}
     ] = 2,
-    memory: Annotated[int, typer.Option(min=256, help="MiB for each of them.")] = 2048,
-    spill: Annotated[str, typer.Option(help="What each may spill to disk.")] = "20GB",
-    tick: Annotated[
-        float, typer.Option(min=0.25, help="Seconds to an answer where no size is declared.")
-    ] = 4.0,
-    proxy: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A reverse proxy to believe.")
-    ] = None,
-    cap: Annotated[
-        str, typer.Option(metavar="NUMBER", help="ε for one conversation of an assistant.")
-    ] = "0.2",
-    oidc: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Rules of sign-in by OpenID Connect.")
-    ] = None,
-    people: Annotated[int, typer.Option(min=200, max=4000, help="People of --demo.")] = 4000,
+    memory: Annotated[int, "MiB for each of them.", {"min": 256}] = 2048,
+    spill: Annotated[str, "What each may spill to disk."] = "20GB",
+    tick: Annotated[float, "Seconds to an answer where no size is declared.", {"min": 0.25}] = 4.0,
+    proxy: Annotated[str | None, "ADDRESS", "A reverse proxy to believe."] = None,
+    cap: Annotated[str, "NUMBER", "ε for one conversation of an assistant."] = "0.2",
+    oidc: Annotated[Path | None, "FILE", "Rules of sign-in by OpenID Connect."] = None,
+    people: Annotated[int, "People of --demo.", {"min": 200, "max": 4000}] = 4000,
     as_json: Json = False,
 ) -> None:
     """Answer others over HTTP: keys, budgets, ticks, pages."""
 
 
-@command(app, "register")
+@command(app, "register", "_serve.register")
 def register(
-    policy: Annotated[
-        Path | None, typer.Argument(metavar="[POLICY]", help="The policy's file.")
-    ] = None,
+    policy: Annotated[Path | None, "[POLICY]", "The policy's file."] = None,
     *,
-    curator: Annotated[str | None, typer.Option(help="Who publishes.")] = None,
-    description: Annotated[str | None, typer.Option(help="What the data are.")] = None,
-    use: Annotated[str | None, typer.Option(help="What answers are for.")] = None,
-    region: Annotated[str | None, typer.Option(help="Which region, or whose laws.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="YYYY-MM-DD", help="First publication.")
-    ] = None,
-    statement: Annotated[
-        bool, typer.Option("--statement", help="Print instead what holds, layer by layer.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here.")
-    ] = None,
+    curator: Annotated[str | None, "Who publishes."] = None,
+    description: Annotated[str | None, "What the data are."] = None,
+    use: Annotated[str | None, "What answers are for."] = None,
+    region: Annotated[str | None, "Which region, or whose laws."] = None,
+    since: Annotated[str | None, "YYYY-MM-DD", "First publication."] = None,
+    statement: Annotated[bool, "Print instead what holds, layer by layer."] = False,
+    output: Annotated[Path | None, "-o", "FILE", "Write here."] = None,
     ledger: LedgerPlace = None,
-) -> Any:
+) -> None:
     """Write the entry of a policy for the public registry of deployments, as YAML."""
-    given = {"curator": curator, "description": description, "use": use, "region": region,
-             "since": since}  # fmt: skip
-    about = {name: text for name, text in given.items() if text is not None}
-    where = module("_session").Where(policy, None, ledger, None)
-    return module("_serve").register(where, about=about, output=output, layers=statement)
 
 
 @app.command()
@@ -403,11 +298,9 @@ def mcp(
 
 @command(app, "verify", "_serve.verify")
 def verify(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A signed answer; - is stdin.")],
+    file: Annotated[str, "FILE", "A signed answer; - is stdin."],
     *,
-    key: Annotated[
-        str | None, typer.Option(metavar="ed25519:…", help="The curator's public key, if known.")
-    ] = None,
+    key: Annotated[str | None, "ed25519:…", "The curator's public key, if known."] = None,
 ) -> None:
     """Check a signed answer of a service, offline."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet import audit
 from discreet.cli._console import grid, heading, say, show_table, working
-from discreet.cli._outcome import Reply, UsageError
+from discreet.cli._outcome import Reply
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,8 +85,3 @@ def of_policy(policy: str, *, pairs: int, seconds: float) -> Reply:
     if random is not None:
         data["fuzz"] = {"questions": random.questions, "found": [c.words for c in random.found]}
     return Reply(data, show, found=not ok)
-
-
-def nothing_asked() -> Reply:
-    """Refuse a bare ``discreet audit``."""
-    raise UsageError("say what to audit", hint="discreet audit people.toml")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet import _print
 from discreet._exact import show as exactly
-from discreet._print import short_down
+from discreet._print import plural, short_down
 from discreet._text import json_safe, visible
 from discreet.cli._check import delta_words
 from discreet.cli._console import (
@@ -200,9 +200,8 @@ def _show_time(console: Console, budget: Budget, lines: Sequence[Line]) -> None:
         return
     line, first, final = _timeline(budget, debits)
     symbol = _SYMBOLS[_main(budget)]
-    questions = "question" if len(debits) == 1 else "questions"
     console.print()
-    say(console, f"{symbol} over time, {len(debits)} {questions}, all periods")
+    say(console, f"{symbol} over time, {plural(len(debits), 'question')}, all periods")
     say(console, f"{line}")
     say(console, f"{first}{final:>{max(1, len(line) - len(first))}}", "dim")
 
@@ -249,7 +248,7 @@ def _description(line: Line) -> str:
     match line.kind:
         case "open":
             past = len(body.get("forgotten", ()))
-            before = f", a fresh budget: {_print.plural(past, 'earlier ledger')} forgotten"
+            before = f", a fresh budget: {plural(past, 'earlier ledger')} forgotten"
             return f"the ledger begins{before if past else ''}"
         case "debit":
             if body["plan"] == RESTORED:
@@ -336,7 +335,7 @@ def export(where: Where, *, form: str, output: str | None) -> Reply:
         raise UsageError(f"{output!r} already exists: an export is a new file")
     write(path, text)
     data["written"] = output
-    said = f"wrote {_print.plural(len(rows), 'line')} to {output}"
+    said = f"wrote {plural(len(rows), 'line')} to {output}"
     return Reply(data, lambda _: say(stderr(), said, "dim"))
 
 
@@ -356,7 +355,7 @@ def _row(line: Line) -> dict[str, Any]:
 
 def _forgotten(past: dict[str, Any]) -> str:
     """Say of a ledger that was forgotten who decided, when, and how long it was."""
-    lines = f", of {_print.plural(past['lines'], 'line')}" if "lines" in past else ""
+    lines = f", of {plural(past['lines'], 'line')}" if "lines" in past else ""
     return f"an earlier ledger{lines}, was forgotten by {past.get('by')} at {past.get('at')}"
 
 
@@ -393,7 +392,7 @@ def plan(
         quote = opened.preview(asked, within={"n": within}, confidence=confidence)
         budget, left = opened.policy.budget, opened.ledger.balance()
         rows = opened.policy.service.rows
-    cost, number = quote.plan.cost, questions * months
+    cost, number, span = quote.plan.cost, questions * months, plural(months, "month")
     delta = budget.delta or Fraction(1, 10**6)
     by_sum = cost.epsilon * number
     by_rho = Fraction(Zcdp(cost.rho * number).epsilon(delta / 2))
@@ -408,28 +407,19 @@ def plan(
 
     def show_plan(console: Console) -> None:
         facts(console, [
-            ("questions", f"{questions} a month for {_months(months)}: {number} counts of {name}"),
+            ("questions", f"{questions} a month for {span}: {number} counts of {name}"),
             ("margin", f"± {within} at {confidence}, ε {short(cost.epsilon)} each"),
-            ("needed", f"ε {float(needed):.4g} in all" + (f", δ {show_delta(delta)}"
+            ("needed", f"ε {float(needed):.4g} in all" + (f", δ {float(delta):.3g}"
                                                          if budget.delta else "")),
             ("without δ", f"ε {float(by_sum):.4g}"),
-            ("with δ", f"ε {float(by_rho):.4g} at δ {show_delta(delta)}"),
+            ("with δ", f"ε {float(by_rho):.4g} at δ {float(delta):.3g}"),
             ("left now", "any number" if fits is None else
-             f"{fits} such counts, {_months(fits // questions)}"),
+             f"{fits} such counts, {plural(fits // questions, 'month')}"),
         ])  # fmt: skip
         if words := delta_words(delta, rows):
             say(console, f"δ {words}", "dim")
 
     return Reply(data, show_plan)
-
-
-def _months(number: int) -> str:
-    return f"{number} month{'s' * (number != 1)}"
-
-
-def show_delta(delta: Fraction) -> str:
-    """Write a δ for people."""
-    return f"{float(delta):.3g}"
 
 
 # -- the owner's decisions ------------------------------------------------------------

@@ -168,13 +168,10 @@ def _show(
     lines = [
         ("policy", f"{where.path}: {name}"),
         ("budget", _budget(budget)),
-        *(
-            [("the file", f"{_budget(policy.budget)}; what is on record counts")]
-            if _differs(budget, policy.budget)
-            else []
-        ),
         ("ledger", where.place() if Path(where.place()).exists() else "none yet: nothing asked"),
     ]
+    if _differs(budget, policy.budget):
+        lines.insert(2, ("the file", f"{_budget(policy.budget)}; what is on record counts"))
     if left is not None:
         lines.append(("left", left.partition(": ")[2]))
     if words := delta_words(budget.delta, policy.service.rows):

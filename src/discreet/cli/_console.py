@@ -10,7 +10,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Final, Literal
 
 from rich import box
@@ -55,10 +55,7 @@ def _console(terminal: bool, *, stderr: bool) -> Console:
 def working(words: str) -> Iterator[None]:
     """Show a spinner on a terminal's standard error while something takes long."""
     console = stderr()
-    if not console.is_terminal:
-        yield
-        return
-    with console.status(words, spinner="dots"):
+    with console.status(words, spinner="dots") if console.is_terminal else nullcontext():
         yield
 
 

@@ -50,18 +50,12 @@ def budget(
 
 @command(budget_app, "budget plan", "_budget.plan")
 def plan(
-    *,
-    questions: Annotated[
-        int, typer.Option("--questions", "-n", min=1, help="Counts asked in a month.")
-    ],
-    within: Annotated[
-        str, typer.Option("--within", "-w", metavar="NUMBER", help="Margin of each count.")
-    ],
-    months: Annotated[int, typer.Option(min=1, max=1200, help="Months to plan for.")] = 12,
-    confidence: Annotated[
-        str, typer.Option(metavar="NUMBER", help="Level of the margin.")
-    ] = "0.95",
     table: TableName = None,
+    *,
+    questions: Annotated[int, "-n", "Counts asked in a month.", {"min": 1}],
+    within: Annotated[str, "-w", "NUMBER", "Margin of each count."],
+    months: Annotated[int, "Months to plan for.", {"min": 1, "max": 1200}] = 12,
+    confidence: Annotated[str, "NUMBER", "Level of the margin."] = "0.95",
     where: OnLedger,
 ) -> None:
     """Say which ε so many questions of such a margin need; nothing is charged."""
@@ -75,16 +69,10 @@ def plan(
 )
 def raise_totals(
     *,
-    epsilon: Annotated[
-        str | None, typer.Option("--epsilon", "-e", metavar="NUMBER", help="New total ε.")
-    ] = None,
-    delta: Annotated[
-        str | None, typer.Option("--delta", "-d", metavar="NUMBER", help="New total δ.")
-    ] = None,
-    rho: Annotated[str | None, typer.Option(metavar="NUMBER", help="New total ρ.")] = None,
-    lower: Annotated[
-        bool, typer.Option("--lower", help="The new total may be smaller than the present one.")
-    ] = False,
+    epsilon: Annotated[str | None, "-e", "NUMBER", "New total ε."] = None,
+    delta: Annotated[str | None, "-d", "NUMBER", "New total δ."] = None,
+    rho: Annotated[str | None, "NUMBER", "New total ρ."] = None,
+    lower: Annotated[bool, "The new total may be smaller than the present one."] = False,
     note: Note = "",
     by: By = "owner",
     yes: Yes = False,
@@ -95,11 +83,10 @@ def raise_totals(
 
 @command(budget_app, "budget shares", "_budget.set_shares")
 def shares(
-    *,
     parts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ANALYST=PART", help="Parts of the whole; none: no shares."),
+        list[str] | None, "ANALYST=PART", "Parts of the whole; none: no shares."
     ] = None,
+    *,
     note: Note = "",
     by: By = "owner",
     where: OnLedger,
@@ -116,13 +103,13 @@ def shares(
     ),
 )
 def close(
-    *, table: TableName = None, note: Note = "", by: By = "owner", yes: Yes = False, where: OnLedger
+    table: TableName = None, *, note: Note = "", by: By = "owner", yes: Yes = False, where: OnLedger
 ) -> None:
     """Refuse all new questions about a table, on record."""
 
 
 @command(budget_app, "budget reopen", "_budget.reopen")
-def reopen(*, table: TableName = None, note: Note = "", by: By = "owner", where: OnLedger) -> None:
+def reopen(table: TableName = None, *, note: Note = "", by: By = "owner", where: OnLedger) -> None:
     """Allow questions again, on record."""
 
 

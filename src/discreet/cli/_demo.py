@@ -71,8 +71,7 @@ def run(people: int, keep: Path | None, *, as_json: bool) -> Reply:
     with folder_for_demo(keep) as folder:
         with working("making up a clinic…"):
             policy, data = write_sample(folder, people)
-        curator = open_curator(policy=policy, analyst="ana")
-        try:
+        with open_curator(policy=policy, analyst="ana") as curator:
             _show_policy(tour, people, data)
             _show_price(tour, curator)
             _show_answer(tour, curator, data)
@@ -80,8 +79,6 @@ def run(people: int, keep: Path | None, *, as_json: bool) -> Reply:
             _show_budget(tour, curator)
             _show_refusals(tour, curator)
             _show_meaning(tour, curator)
-        finally:
-            curator.close()
     _show_end(tour, keep)
     return Reply(tour.results, lambda _: None)
 

@@ -26,15 +26,10 @@ def _group() -> None:
 
 @command(engine_app, "engine check")
 def check(
-    url: Annotated[
-        str,
-        typer.Argument(
-            metavar="URL", help="duckdb:, postgresql://…, spark://, sc://HOST, or module:function."
-        ),
-    ],
+    url: Annotated[str, "URL", "duckdb:, postgresql://…, spark://, sc://HOST, or module:function."],
     *,
-    rows: Annotated[int, typer.Option(min=1, help="Made-up rows.")] = 400,
-    every: Annotated[int, typer.Option(min=1, help="Ask every n-th case only.")] = 1,
+    rows: Annotated[int, "Made-up rows.", {"min": 1}] = 400,
+    every: Annotated[int, "Ask every n-th case only.", {"min": 1}] = 1,
 ) -> Reply:
     """Put made-up rows into an engine, ask everything, and compare with the reference."""
     from discreet import testing  # noqa: PLC0415 - only for this command

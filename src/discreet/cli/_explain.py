@@ -55,10 +55,9 @@ def _record(text: str) -> Mapping[str, Any]:
         raw = json.loads(text)
     except (ValueError, RecursionError):
         raise ParameterError("the record is not JSON") from None
-    if isinstance(raw, Mapping) and "result" in raw:
-        raw = raw["result"]
-    if isinstance(raw, Mapping) and "record" in raw:
-        raw = raw["record"]
+    for inside in ("result", "record"):
+        if isinstance(raw, Mapping) and inside in raw:
+            raw = raw[inside]
     if isinstance(raw, Mapping) and "signature" in raw:
         records = raw.get("records", raw.get("answers"))
         if not isinstance(records, list) or len(records) != 1:

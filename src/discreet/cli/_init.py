@@ -10,6 +10,7 @@ What cannot be known stays a comment or a blank that ``discreet check`` refuses.
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -62,24 +63,31 @@ class _Draft:
 def run(
     source: str,
     *,
-    tables: Sequence[str],
+    table: Sequence[str] | None,
     unit: str | None,
     max_rows: int | None,
     epsilon: str | None,
     delta: str | None,
     output: str | None,
     force: bool,
-    interactive: bool,
+    no_input: bool,
+    spend: str | None,
+    column: Sequence[str] | None,
+    as_json: bool,
 ) -> Reply:
-    """Draft a policy and write it."""
-    drafts = [_Draft(s, unit, max_rows) for s in read_schemas(source, tables)]
+    """Draft a policy and write it, or buy proposals for one that is there."""
+    if spend is not None:
+        from discreet.cli import _propose  # noqa: PLC0415 - only where something is bought
+
+        return _propose.run(source, spend=spend, delta=delta, columns=column or [])
+    drafts = [_Draft(s, unit, max_rows) for s in read_schemas(source, table or [])]
     _check_unit(drafts, unit)
     path = _target(source, output)
     if path is not None:
         check_writable(path, "the policy")
         if path.exists() and not force:
             raise UsageError(f"{str(path)!r} already exists", hint="--force, or --output FILE")
-    if interactive:
+    if sys.stdin.isatty() and not (no_input or as_json):
         for draft in drafts:
             _interview(draft)
     text = draft_text(drafts, _source_text(source, path), epsilon, delta, path)

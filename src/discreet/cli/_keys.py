@@ -16,11 +16,10 @@ key_app = typer.Typer(
 
 HomeFolder = Annotated[
     Path,
-    typer.Option(
-        "--home", envvar="DISCREET_HOME", metavar="FOLDER",
-        help="The service's own folder: keys, orders, signing key.",
-    ),
-]  # fmt: skip
+    "FOLDER",
+    "The service's own folder: keys, orders, signing key.",
+    {"envvar": "DISCREET_HOME"},
+]
 HOME = Path("discreet-service")
 
 
@@ -35,13 +34,10 @@ class Role(StrEnum):
 
 @command(key_app, "key add", "_serve.add_key")
 def add(
-    name: Annotated[str, typer.Argument(help="Whose key it is: the name in the ledger.")],
+    name: Annotated[str, "Whose key it is: the name in the ledger."],
     *,
-    role: Annotated[Role, typer.Option(help="What they may do.")] = Role.ANALYST,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only for this policy; left out: for all."),
-    ] = None,
+    role: Annotated[Role, "What they may do."] = Role.ANALYST,
+    policy: Annotated[list[str] | None, "NAME", "Only for this policy; left out: for all."] = None,
     home: HomeFolder = HOME,
 ) -> None:
     """Make a key; it is shown once and stored as a hash."""
@@ -54,9 +50,7 @@ def list_keys(*, home: HomeFolder = HOME) -> None:
 
 @command(key_app, "key copy", "_serve.copy_keys")
 def copy(
-    source: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Another service's folder, or a copy of it.")
-    ],
+    source: Annotated[Path, "FOLDER", "Another service's folder, or a copy of it."],
     *,
     home: HomeFolder = HOME,
 ) -> None:
@@ -65,7 +59,7 @@ def copy(
 
 @command(key_app, "key revoke", "_serve.revoke_key")
 def revoke(
-    key: Annotated[str, typer.Argument(metavar="ID|NAME", help="A key's id, or all of a name.")],
+    key: Annotated[str, "ID|NAME", "A key's id, or all of a name."],
     *,
     home: HomeFolder = HOME,
 ) -> None:

@@ -49,7 +49,7 @@ def verify(where: OnLedger) -> None:
 @command(ledger_app, "ledger export", "_budget.export")
 def export(
     *,
-    form: Annotated[Format, typer.Option("--format", help="Form of the file.")] = Format.CSV,
+    form: Annotated[Format, "--format", "Form of the file."] = Format.CSV,
     output: Output = None,
     where: OnLedger,
 ) -> None:
@@ -63,7 +63,7 @@ def health(where: OnLedger) -> None:
 
 @command(ledger_app, "ledger backup", "_operate.backup")
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup, a new file.")],
+    file: Annotated[Path, "FILE", "The backup, a new file."],
     where: OnLedger,
 ) -> None:
     """Copy the ledger into a new file, checked whole."""
@@ -71,15 +71,10 @@ def backup(
 
 @command(ledger_app, "ledger restore", "_operate.restore")
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup.")],
+    file: Annotated[Path, "FILE", "The backup."],
     *,
-    older: Annotated[
-        bool,
-        typer.Option("--older", help="Lines are lost: all that was left counts as spent."),
-    ] = False,
-    no_witness: Annotated[
-        bool, typer.Option("--no-witness", help="Give up the witness that it had.")
-    ] = False,
+    older: Annotated[bool, "Lines are lost: all that was left counts as spent."] = False,
+    no_witness: Annotated[bool, "Give up the witness that it had."] = False,
     by: By = "owner",
     where: OnLedger,
 ) -> None:
@@ -94,10 +89,7 @@ def adopt(*, note: Note = "", by: By = "owner", where: OnLedger) -> None:
 @command(ledger_app, "ledger forget", "_operate.forget")
 def forget(
     *,
-    fresh_budget: Annotated[
-        bool,
-        typer.Option("--fresh-budget", help="A fresh budget is meant, whatever was spent."),
-    ] = False,
+    fresh_budget: Annotated[bool, "A fresh budget is meant, whatever was spent."] = False,
     by: By = "owner",
     where: OnLedger,
 ) -> None:
@@ -107,9 +99,7 @@ def forget(
 @command(ledger_app, "ledger consent", "_operate.consent")
 def consent(
     *,
-    to: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the policy that may spend from it.")
-    ],
+    to: Annotated[str, "NAME", "Name of the policy that may spend from it."],
     note: Note = "",
     by: By = "owner",
     where: OnLedger,
@@ -119,9 +109,7 @@ def consent(
 
 @command(ledger_app, "ledger vouch", "_operate.vouch")
 def vouch(
-    source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="The source, as the refusal names it.")
-    ],
+    source: Annotated[str, "SOURCE", "The source, as the refusal names it."],
     *,
     note: Note = "",
     by: By = "owner",
@@ -132,18 +120,14 @@ def vouch(
 
 @command(ledger_app, "ledger external", "_operate.external")
 def external(
-    what: Annotated[str, typer.Argument(metavar="WHAT", help="What is released, in one line.")],
+    what: Annotated[str, "WHAT", "What is released, in one line."],
     *,
     epsilon: Epsilon = None,
     delta: Delta = None,
     rho: Rho = None,
-    table: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The table it is about; left out: all.")
-    ] = None,
+    table: Annotated[str | None, "NAME", "The table it is about; left out: all."] = None,
     analyst: Analyst = None,
-    key: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="With it, entering twice pays once.")
-    ] = None,
+    key: Annotated[str | None, "TEXT", "With it, entering twice pays once."] = None,
     where: OnLedger,
 ) -> None:
     """Debit what other software releases about the same people."""

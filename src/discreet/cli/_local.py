@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from discreet.cli._options import Json, command
+from discreet.cli._options import Confidence, Json, command
 
 local_app = typer.Typer(
     help="Let people randomise their own answers, and read the reports.",
@@ -15,34 +15,18 @@ local_app = typer.Typer(
     no_args_is_help=True,
 )
 
-Protocol = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="kary, mean, rappor, …; 'best' chooses. See docs/local.md."),
-]
-Epsilon = Annotated[
-    str | None, typer.Option("--epsilon", "-e", metavar="NUMBER", help="ε of one report.")
-]
-Values = Annotated[
-    str | None, typer.Option(metavar="A,B,…", help="All values that may occur, in a fixed order.")
-]
-Domain = Annotated[int | None, typer.Option(min=2, help="Instead: values are 0, …, DOMAIN − 1.")]
-Low = Annotated[str | None, typer.Option(metavar="NUMBER", help="For means: least value.")]
-High = Annotated[str | None, typer.Option(metavar="NUMBER", help="For means: greatest value.")]
-SpecFile = Annotated[
-    Path | None,
-    typer.Option("--spec", metavar="FILE", help="Instead of all that: a saved specification."),
-]
-
 
 def _given(
     *,
-    protocol: Protocol = None,
-    epsilon: Epsilon = None,
-    values: Values = None,
-    domain: Domain = None,
-    low: Low = None,
-    high: High = None,
-    spec: SpecFile = None,
+    protocol: Annotated[
+        str | None, "NAME", "kary, mean, rappor, …; 'best' chooses. See docs/local.md."
+    ] = None,
+    epsilon: Annotated[str | None, "-e", "NUMBER", "ε of one report."] = None,
+    values: Annotated[str | None, "A,B,…", "All values that may occur, in a fixed order."] = None,
+    domain: Annotated[int | None, "Instead: values are 0, …, DOMAIN − 1.", {"min": 2}] = None,
+    low: Annotated[str | None, "NUMBER", "For means: least value."] = None,
+    high: Annotated[str | None, "NUMBER", "For means: greatest value."] = None,
+    spec: Annotated[Path | None, "FILE", "Instead of all that: a saved specification."] = None,
 ) -> dict[str, Any]:
     return {
         "protocol": protocol, "epsilon": epsilon, "values": values, "domain": domain,
@@ -55,36 +39,23 @@ Given = Annotated[dict[str, Any], _given]
 
 @command(local_app, "local demo", "_local_work.demo")
 def demo(
+    *,
     people: Annotated[
-        int, typer.Option(min=1000, max=2_000_000, help="How many people are made up.")
+        int, "How many people are made up.", {"min": 1000, "max": 2_000_000}
     ] = 20_000,
-    epsilon: Annotated[
-        str, typer.Option("--epsilon", "-e", metavar="NUMBER", help="ε of one donated emoji.")
-    ] = "1",
+    epsilon: Annotated[str, "-e", "NUMBER", "ε of one donated emoji."] = "1",
 ) -> None:
     """See favourite emoji and a sensitive question, collected without trust."""
 
 
 @command(local_app, "local randomize", "_local_work.randomize")
 def randomize(
-    source: Annotated[
-        str, typer.Argument(metavar="FILE", help="CSV, JSONL or Parquet; - is stdin.")
-    ],
+    source: Annotated[str, "FILE", "CSV, JSONL or Parquet; - is stdin."],
     *,
-    column: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Column with the values, if there are several."),
-    ] = None,
+    column: Annotated[str | None, "NAME", "Column with the values, if there are several."] = None,
     given: Given,
-    save_spec: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the specification, for aggregate.")
-    ] = None,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help=".jsonl, .parquet, .csv, .bin; - is stdout."
-        ),
-    ] = "-",
+    save_spec: Annotated[Path | None, "FILE", "Save the specification, for aggregate."] = None,
+    output: Annotated[str, "-o", "FILE", ".jsonl, .parquet, .csv, .bin; - is stdout."] = "-",
     as_json: Json = False,
 ) -> None:
     """Randomise one value per row: one report per row, nothing else."""
@@ -92,32 +63,15 @@ def randomize(
 
 @command(local_app, "local aggregate", "_local_work.aggregate")
 def aggregate(
-    sources: Annotated[
-        list[str],
-        typer.Argument(metavar="FILE…", help="Reports: .jsonl, .parquet, .csv, .bin; - is stdin."),
-    ],
+    sources: Annotated[list[str], "FILE…", "Reports: .jsonl, .parquet, .csv, .bin; - is stdin."],
     *,
     given: Given,
-    candidates: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Values to look for, one per line.")
-    ] = None,
-    unit: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose privacy: person, device, …")
-    ] = None,
-    reports_per_unit: Annotated[
-        int, typer.Option(min=1, help="Reports that one unit sends at most.")
-    ] = 1,
-    confidence: Annotated[
-        str, typer.Option("--confidence", "-c", metavar="NUMBER", help="Level of every interval.")
-    ] = "0.95",
-    simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="All intervals hold at once.")
-    ] = False,
-    state: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Resume from it, and save the totals in it.")
-    ] = None,
-    chart: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it: .svg, .png, .html, .json.")
-    ] = None,
+    candidates: Annotated[Path | None, "FILE", "Values to look for, one per line."] = None,
+    unit: Annotated[str | None, "NAME", "Whose privacy: person, device, …"] = None,
+    reports_per_unit: Annotated[int, "Reports that one unit sends at most.", {"min": 1}] = 1,
+    confidence: Confidence = "0.95",
+    simultaneous: Annotated[bool, "All intervals hold at once."] = False,
+    state: Annotated[Path | None, "FILE", "Resume from it, and save the totals in it."] = None,
+    chart: Annotated[Path | None, "FILE", "Draw it: .svg, .png, .html, .json."] = None,
 ) -> None:
     """Read reports in constant memory; estimates with intervals."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -204,52 +204,37 @@ def _whole(value: Any) -> int:
 # -- reports out ------------------------------------------------------------------------
 
 
-class _Writer:
-    """Write reports as they come, in the form that the file's name asks for."""
+_FORMS: Final[Mapping[str, Callable[[local.Reports], Any]]] = {
+    "jsonl": lambda reports: reports.to_json().encode(),
+    "parquet": local.Reports.to_arrow,
+    "csv": lambda reports: "".join(f"{r.to_bytes().hex()}\n" for r in reports).encode(),
+    "bin": local.Reports.to_bytes,
+}
 
-    def __init__(self, protocol: local.LocalProtocol, output: str) -> None:
-        self.form = "jsonl" if output == "-" else Path(output).suffix.lower().lstrip(".")
-        if self.form not in ("jsonl", "parquet", "csv", "bin"):
-            raise UsageError(
-                "reports are written as .jsonl, .parquet, .csv or .bin", hint="-o reports.jsonl"
-            )
-        self.count = 0
-        if output == "-":
-            self._put: Any = sys.stdout.write
-            self._end: Any = sys.stdout.flush
-            return
-        path = Path(output)
-        check_writable(path, "the reports")
-        if self.form == "parquet":
-            self._parquet(protocol, path)
-            return
-        file = path.open("wb")
-        self._put = lambda part: file.write(part if isinstance(part, bytes) else part.encode())
-        self._end = file.close
-        if self.form == "csv":
-            self._put("report\n")
 
-    def _parquet(self, protocol: local.LocalProtocol, path: Path) -> None:
+@contextmanager
+def _writer(protocol: local.LocalProtocol, output: str) -> Iterator[Callable[[Any], object]]:
+    """Write batches as they come, in the form that the file's name asks for."""
+    form = "jsonl" if output == "-" else Path(output).suffix.lower().lstrip(".")
+    if form not in _FORMS:
+        raise UsageError(
+            "reports are written as .jsonl, .parquet, .csv or .bin", hint="-o reports.jsonl"
+        )
+    made = _FORMS[form]
+    if output == "-":
+        yield lambda reports: sys.stdout.write(made(reports).decode())
+        sys.stdout.flush()
+        return
+    check_writable(Path(output), "the reports")
+    if form == "parquet":
         import pyarrow.parquet as pq  # noqa: PLC0415 - only for such files
 
-        writer = pq.ParquetWriter(path, protocol.empty().to_arrow().schema)
-        self._put, self._end = writer.write_table, writer.close
-
-    def write(self, reports: local.Reports) -> None:
-        """Write one batch."""
-        if self.form == "parquet":
-            self._put(reports.to_arrow())
-        elif self.form == "jsonl":
-            self._put(reports.to_json())
-        elif self.form == "bin":
-            self._put(reports.to_bytes())
-        else:
-            self._put("".join(f"{r.to_bytes().hex()}\n" for r in reports))
-        self.count += len(reports)
-
-    def close(self) -> None:
-        """Finish the file."""
-        self._end()
+        with pq.ParquetWriter(output, protocol.empty().to_arrow().schema) as table:
+            yield lambda reports: table.write_table(made(reports))
+        return
+    with Path(output).open("wb") as file:
+        file.write(b"report\n" if form == "csv" else b"")
+        yield lambda reports: file.write(made(reports))
 
 
 def randomize(
@@ -271,15 +256,14 @@ def randomize(
     if save_spec is not None:
         # before the first report: an aggregate at the other end of a pipe may read it then
         write(save_spec, made.to_text() + "\n")
-    writer = _Writer(made.protocol, output)
-    try:
-        stream = _values(source, column)
+    stream, count = _values(source, column), 0
+    with _writer(made.protocol, output) as write_batch:
         while chunk := list(islice(stream, _CHUNK)):
-            writer.write(made.protocol.randomize(_encoded(made, chunk)))
-    finally:
-        writer.close()
+            reports = made.protocol.randomize(_encoded(made, chunk))
+            write_batch(reports)
+            count += len(reports)
     data = {
-        "reports": writer.count,
+        "reports": count,
         "spec": made.protocol.spec,
         "epsilon": made.protocol.epsilon,
         "output": output,
@@ -287,7 +271,7 @@ def randomize(
 
     def show(_: Console) -> None:
         # standard output may be the reports themselves
-        told = f"{writer.count} reports of {made.protocol!r}: ε = {made.protocol.epsilon:.6g} each"
+        told = f"{count} reports of {made.protocol!r}: ε = {made.protocol.epsilon:.6g} each"
         say(stderr(), told, "dim")
 
     return Reply(data, show)

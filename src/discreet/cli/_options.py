@@ -9,11 +9,13 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FunctionType
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from discreet.cli._outcome import deliver
+
+_NAMED: Final = inspect.Parameter.KEYWORD_ONLY
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, errors too.")]
 PolicyFile = Annotated[
@@ -41,33 +43,17 @@ Analyst = Annotated[
         envvar="DISCREET_ANALYST", metavar="NAME", help="Who asks: decides which share pays."
     ),
 ]
-Epsilon = Annotated[
-    str | None, typer.Option("--epsilon", "-e", metavar="NUMBER", help="What it may cost: ε.")
-]
-Delta = Annotated[
-    str | None,
-    typer.Option(
-        "--delta", "-d", metavar="NUMBER", help="δ, where keys are selected or noise is Gaussian."
-    ),
-]
-Rho = Annotated[
-    str | None, typer.Option(metavar="NUMBER", help="Instead of ε: zero-concentrated ρ.")
-]
+Epsilon = Annotated[str | None, "-e", "NUMBER", "What it may cost: ε."]
+Delta = Annotated[str | None, "-d", "NUMBER", "δ, where keys are selected or noise is Gaussian."]
+Rho = Annotated[str | None, "NUMBER", "Instead of ε: zero-concentrated ρ."]
 Limits = Annotated[
-    str | None,
-    typer.Option(
-        metavar="auto", help="Choose privately how many rows of a unit count, for a fifth of ε."
-    ),
+    str | None, "auto", "Choose privately how many rows of a unit count, for a fifth of ε."
 ]
-Output = Annotated[
-    str | None, typer.Option("--output", "-o", metavar="FILE", help="Write here; - is stdout.")
-]
-Note = Annotated[str, typer.Option(metavar="TEXT", help="Why; goes on record.")]
-By = Annotated[str, typer.Option(metavar="NAME", help="Who decides; goes on record.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Decide without being asked again.")]
-TableName = Annotated[
-    str | None, typer.Argument(metavar="TABLE", help="Table; left out: everything.")
-]
+Output = Annotated[str | None, "-o", "FILE", "Write here; - is stdout."]
+Note = Annotated[str, "TEXT", "Why; goes on record."]
+By = Annotated[str, "NAME", "Who decides; goes on record."]
+Yes = Annotated[bool, "-y", "Decide without being asked again."]
+TableName = Annotated[str | None, "TABLE", "Table; left out: everything."]
 Source = Annotated[
     str | None,
     typer.Option(
@@ -77,14 +63,9 @@ Source = Annotated[
     ),
 ]
 Within = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMN=MARGIN", help="Instead of ε: a margin to be met, at the least price."
-    ),
+    list[str] | None, "COLUMN=MARGIN", "Instead of ε: a margin to be met, at the least price."
 ]
-Confidence = Annotated[
-    str, typer.Option("--confidence", "-c", metavar="NUMBER", help="Level of every interval.")
-]
+Confidence = Annotated[str, "-c", "NUMBER", "Level of every interval."]
 
 
 def module(name: str) -> Any:
@@ -120,7 +101,9 @@ def _offer(
     confidence: Confidence = "0.95",
     limits: Limits = None,
 ) -> Any:
-    return module("_session").offer(epsilon, delta, rho, within, confidence, limits=limits)
+    return module("_session").offer(
+        within, limits, epsilon=epsilon, delta=delta, rho=rho, confidence=confidence
+    )
 
 
 Place = Annotated[Any, _where]
@@ -138,7 +121,8 @@ def command(
 
     The function that `does` it, "module.function", is given them by name when the command
     runs; where none is named, the declaration has a body. Either returns a reply. A parameter
-    annotated with a function stands for the options that this function makes one value of.
+    annotated with a function stands for the options that this function makes one value of; one
+    annotated with words is an argument, or an option if it is keyword-only (:func:`_typed`).
     ``--json`` belongs to every command, and is given to those that name it. What is `sure`
     is a question to ask before, unless ``--yes`` answers it.
     """
@@ -185,11 +169,35 @@ def _options(
     for name, parameter in own.items():
         parts = inspect.signature(made[name], eval_str=True).parameters if name in made else None
         found |= parts or {name: parameter}
-    last = inspect.Parameter(
-        "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json
-    )
-    listed = {**found, "as_json": last}.values()
-    return [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in listed]
+    last = inspect.Parameter("as_json", _NAMED, default=False, annotation=Json)
+    return [_typed(p).replace(kind=_NAMED) for p in {**found, "as_json": last}.values()]
+
+
+def _typed(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Make what typer reads of the words that annotate a parameter.
+
+    The last one is the help; before it may stand spellings (beside ``--name``, or a long one
+    instead of it) and what the help calls the value. A dictionary holds further settings.
+    """
+    notes = getattr(parameter.annotation, "__metadata__", ())
+    words = [note for note in notes if isinstance(note, str)]
+    if not words:
+        return parameter
+    *before, text = words
+    spelled = [word for word in before if word.startswith("-")]
+    settings: dict[str, Any] = {
+        "metavar": next((w for w in before if w not in spelled), None),
+        "help": text,
+    }
+    for note in notes:
+        settings |= note if isinstance(note, dict) else {}
+    if parameter.kind is not _NAMED:
+        info: Any = typer.Argument(**settings)
+    else:
+        usual = [f"--{parameter.name.replace('_', '-')}"]
+        long = any(word.startswith("--") for word in spelled)
+        info = typer.Option(*([] if long else usual), *spelled, **settings)
+    return parameter.replace(annotation=Annotated[parameter.annotation.__origin__, info])
 
 
 def _function(name: str) -> Callable[..., Any]:

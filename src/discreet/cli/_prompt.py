@@ -91,12 +91,9 @@ class _Session:
         return 0
 
     def _set(self, name: str, value: str) -> None:
-        if name == "confidence":
-            self.offer[name] = value or "0.95"
-        else:
-            self.offer[name] = value or None
-            if name in ("epsilon", "rho"):
-                self.offer[{"epsilon": "rho", "rho": "epsilon"}[name]] = None
+        self.offer[name] = value or ("0.95" if name == "confidence" else None)
+        if name in ("epsilon", "rho"):
+            self.offer[{"epsilon": "rho", "rho": "epsilon"}[name]] = None
         say(self.console, f"{name} is {self.offer[name]}", "dim")
 
     def _ask(self, text: str) -> int:

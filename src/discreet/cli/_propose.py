@@ -209,17 +209,13 @@ def _kept(column: Any) -> dict[str, object]:
 def _outward(low: Any, high: Any, column: Any) -> tuple[Any, Any]:
     """Round ends outward, inside the bounds that the policy has."""
     if isinstance(column, Date):
-        ends = [_day(x) for x in (low, high)]
-        first, last = ends[0].replace(day=1), ends[1]
-        return max(first, column.min), min(last, column.max)
+        return max(_day(low).replace(day=1), column.min), min(_day(high), column.max)
     width = max(float(high) - float(low), 1e-9)
     unit = Fraction(10) ** (math.floor(math.log10(width)) - 1)
-    if isinstance(column, Integer):
-        unit = max(unit, Fraction(1))
-    least = math.floor(Fraction(low) / unit) * unit
-    most = math.ceil(Fraction(high) / unit) * unit
-    least, most = max(least, Fraction(column.min)), min(most, Fraction(column.max))
     whole = isinstance(column, Integer)
+    unit = max(unit, Fraction(1)) if whole else unit
+    least = max(math.floor(Fraction(low) / unit) * unit, Fraction(column.min))
+    most = min(math.ceil(Fraction(high) / unit) * unit, Fraction(column.max))
     return (int(least), int(most)) if whole else (least, most)
 
 

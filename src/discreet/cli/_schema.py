@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -149,14 +150,9 @@ def _postgres(url: str) -> list[Schema]:
 
 def _quietly(read: Any, where: object) -> Any:
     """Read, or refuse without the reader's own words: they may quote cells or passwords."""
-    failed = False
-    try:
+    with suppress(Exception):
         return read()
-    except Exception:  # noqa: BLE001 - see above
-        failed = True
-    if failed:
-        raise UsageError(f"the schema of {str(where)!r} cannot be read")
-    raise AssertionError  # unreachable
+    raise UsageError(f"the schema of {str(where)!r} cannot be read")
 
 
 def _grouped(rows: Sequence[tuple[Any, ...]], home: str) -> list[Schema]:

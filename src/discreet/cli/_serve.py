@@ -161,18 +161,21 @@ def draft(table: str, columns: str) -> str:
     return draft_text([_Draft(schema)], f"{schema.table}.parquet", None, None, None)
 
 
-def register(where: Where, *, about: dict[str, str], output: Path | None, layers: bool) -> Reply:
+def register(
+    policy: Path | None, *, ledger: str | None, output: Path | None, statement: bool, **about: Any
+) -> Reply:
     """Write the deployment's entry for the public registry, or its statement."""
-    service = _installed()
-    policy, ledger = where.load(), ledger_of(where, "try")
-    board = service.Board(ledger)
-    if layers:
-        rows = service.statement(service.in_force(policy, ledger), exact=board.exact(policy))
-        told = [f"# {policy.identity}: what holds, and how it is known", "",
+    service, where = _installed(), Where(policy, None, ledger, None)
+    held, book = where.load(), ledger_of(where, "try")
+    board = service.Board(book)
+    if statement:
+        rows = service.statement(service.in_force(held, book), exact=board.exact(held))
+        told = [f"# {held.identity}: what holds, and how it is known", "",
                 "| layer | what holds | how it is known |", "|---|---|---|"]  # fmt: skip
         text = "\n".join([*told, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""])
     else:
-        text = service.entry(policy, ledger, board, service.About(**about))
+        given = {name: text for name, text in about.items() if text is not None}
+        text = service.entry(held, book, board, service.About(**given))
     if output is not None:
         check_writable(output, "the entry")
         write(output, text)

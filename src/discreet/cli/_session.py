@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -85,25 +84,10 @@ def _is_policy(path: Path) -> bool:
         return False
 
 
-def offer(
-    epsilon: str | None,
-    delta: str | None,
-    rho: str | None,
-    within: Sequence[str] | None,
-    confidence: str,
-    *,
-    limits: str | None = None,
-) -> dict[str, Any]:
+def offer(within: Sequence[str] | None, limits: str | None, **given: str | None) -> dict[str, Any]:
     """Arguments of :meth:`Curator.sql` from what was typed."""
-    margins = pairs(within or [], "--within n=25") or None
-    given = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "rho": rho,
-        "within": margins,
-        "confidence": confidence,
-    }
-    return given if limits is None else {**given, "limits": limits}
+    read = {**given, "within": pairs(within or [], "--within n=25") or None}
+    return read if limits is None else {**read, "limits": limits}
 
 
 def check_offer(offer: Mapping[str, Any], opened: Curator | Remote) -> None:
@@ -218,22 +202,15 @@ def _is_file(named: Path) -> bool:
     return named.suffix == ".toml" or len(named.parts) > 1 or named.is_file()
 
 
-@contextmanager
-def curator(where: Where, *, spend: bool) -> Iterator[Curator]:
+def curator(where: Where, *, spend: bool) -> Curator:
     """Open the curator of a policy; `spend` says whether a ledger may be made."""
     from discreet.curator import open_curator  # noqa: PLC0415 - imported when used
 
     book = where.place() if spend else ledger_of(where, "try")
-    opened = open_curator(where.source, where.path, ledger=book, analyst=where.analyst)
-    try:
-        yield opened
-    finally:
-        opened.close()
+    return open_curator(where.source, where.path, ledger=book, analyst=where.analyst)
 
 
-@contextmanager
-def whoever(where: Where, *, spend: bool) -> Iterator[Curator | Remote]:
+def whoever(where: Where, *, spend: bool) -> Curator | Remote:
     """Open whoever is asked: the service that ``DISCREET_URL`` names, or a policy's curator."""
     remote = connected(where)
-    with curator(where, spend=spend) if remote is None else remote as opened:
-        yield opened
+    return curator(where, spend=spend) if remote is None else remote

@@ -18,7 +18,7 @@ import numpy as np
 from discreet._dataclass import dataclass
 from discreet.lab._blocks import block_tables, reconstruct_block
 from discreet.lab._release import Release
-from discreet.lab._table import Floats, Ints, Names, Table
+from discreet.lab._table import Ints, Names, Table
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,16 +155,12 @@ def _by_tracing(releases: Sequence[Release], know: Knowledge) -> float | None:
         count = cells[know.cell(names)]
         if len(names) == 1 or math.isnan(count):
             continue
-        expected = _share(reference, names)[know.cell(names)] * (len(table) - 1)
+        usual = reference.counts(names) + 0.5
+        expected = usual[know.cell(names)] / usual.sum() * (len(table) - 1)
         # likelihood ratio of count c as 1 + Poisson(μ) and as Poisson(μ): c/μ
         score += math.log((max(count, 0) + 0.02) / expected)
         used += 1
     return score if used else None
-
-
-def _share(reference: Table, names: Names) -> Floats:
-    counts = reference.counts(names) + 0.5
-    return np.asarray(counts / counts.sum())
 
 
 DIFFERENCING = Attack("differencing", "secret", _by_difference)

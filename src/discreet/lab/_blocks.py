@@ -12,6 +12,7 @@ Tables with noise fit nobody exactly; then the people of least misfit are return
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 from scipy import sparse
@@ -20,6 +21,9 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from discreet._dataclass import dataclass
 from discreet.errors import ParameterError
 from discreet.lab._table import Floats, Names, Table
+
+_UNBOUNDED: Final = 3
+"""How scipy says that a program has no end: nothing published counts a kind."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,11 +165,19 @@ def _certain(
     if np.abs(a @ people - b).sum() > 1e-6:
         return fixed  # nobody fits exactly: nothing is certain
     for k in range(len(people)):
-        ends = []
-        for sign in (1.0, -1.0):
-            goal = np.zeros(len(people))
-            goal[k] = sign
-            solved = linprog(goal, A_eq=a, b_eq=b, bounds=(0, None), method="highs")
-            ends.append(sign * solved.fun)
-        fixed[k] = abs(ends[0] - ends[1]) < 1e-6
+        low, high = extremes(a, b, k)
+        fixed[k] = high - low < 1e-6
     return fixed
+
+
+def extremes(lines: Any, totals: Floats, cell: int) -> tuple[float, float]:
+    """Return the least and greatest value that one of several numbers, never negative, can have."""
+    ends = []
+    for sign in (1.0, -1.0):
+        goal = np.zeros(lines.shape[1])
+        goal[cell] = sign
+        solved = linprog(goal, A_eq=lines, b_eq=totals, bounds=(0, None), method="highs")
+        if not solved.success and solved.status != _UNBOUNDED:
+            raise ParameterError("the totals contradict the cells")
+        ends.append(sign * solved.fun if solved.success else np.inf)
+    return ends[0], ends[1]

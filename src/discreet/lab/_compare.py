@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from discreet import _vega, meaning
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet.errors import Hint, ParameterError
 from discreet.lab._attacks import ATTACKS, Attack, Knowledge
 from discreet.lab._methods import (
@@ -248,13 +248,8 @@ def _successes(
         coin = trial % 2
         if coin == 0:
             person, other = int(rng.integers(len(table))), int(rng.integers(len(reference)))
-        know = Knowledge(
-            table,
-            table.codes[person],
-            int(table.secrets[person]),
-            table.without(person),
-            reference,
-        )
+        secret, others = int(table.secrets[person]), table.without(person)
+        know = Knowledge(table, table.codes[person], secret, others, reference)
         worlds = {
             "secret": table.with_secret(person, coin),
             "member": table if coin else table.with_person(person, reference, other),
@@ -296,7 +291,5 @@ def _shuffled(table: Table, seed: int) -> Table:
     """Return people like those of the table, none of whom is in it: columns drawn apart."""
     rng = np.random.default_rng(seed)
     codes = np.column_stack([rng.permutation(column) for column in table.codes.T])
-    return Table(
-        table.quasi, table.domain, codes, table.secret, rng.permutation(table.secrets),
-        table.number, rng.permutation(table.numbers), table.bounds, table.tables,
-    )  # fmt: skip
+    secrets, numbers = rng.permutation(table.secrets), rng.permutation(table.numbers)
+    return replace(table, codes=codes, secrets=secrets, numbers=numbers)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def find_planted(graph: Graph, plan: Plan) -> list[int | None] | None:
     >>> lab.find_planted(hidden, plan) == [where[3], where[14], where[15]]
     True
     """
-    found = list(_paths(graph, plan, 2))
+    found = list(islice(_paths(graph, plan), 2))
     if len(found) != 1:
         return None
     place = found[0]
@@ -133,18 +133,15 @@ def find_planted(graph: Graph, plan: Plan) -> list[int | None] | None:
     ]
 
 
-def _paths(graph: Graph, plan: Plan, limit: int) -> Iterator[tuple[int, ...]]:
+def _paths(graph: Graph, plan: Plan) -> Iterator[tuple[int, ...]]:
     """Yield placements of the pattern: a path whose degrees and inner edges agree."""
-    k = len(plan.degrees)
-    found = 0
     stack: list[tuple[int, ...]] = [
         (node,) for node, friends in enumerate(graph) if len(friends) == plan.degrees[0]
     ]
-    while stack and found < limit:
+    while stack:
         place = stack.pop()
         i = len(place)
-        if i == k:
-            found += 1
+        if i == len(plan.degrees):
             yield place
             continue
         for node in graph[place[-1]]:

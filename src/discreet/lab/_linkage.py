@@ -14,6 +14,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from discreet._dataclass import dataclass
@@ -59,15 +60,15 @@ def link(
     """
     if not on:
         raise ParameterError("say which columns both sides have", hint=Hint("on", ["age", "sex"]))
-    kinds: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    kinds: dict[Any, list[int]] = defaultdict(list)
+    kind = itemgetter(*on)
     for i, record in enumerate(records):
-        kinds[tuple(record[column] for column in on)].append(i)
-    namesakes = Counter(tuple(person[column] for column in on) for person in public)
+        kinds[kind(record)].append(i)
+    namesakes = Counter(map(kind, public))
     found = []
     for person in public:
-        kind = tuple(person[column] for column in on)
-        matches = kinds.get(kind, [])
-        if len(matches) == 1 and namesakes[kind] == 1:
+        matches = kinds.get(kind(person), [])
+        if len(matches) == 1 and namesakes[kind(person)] == 1:
             found.append(Link(person[name], matches[0], records[matches[0]][secret]))
     return found
 

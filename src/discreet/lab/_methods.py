@@ -24,11 +24,6 @@ from discreet.lab._table import Floats, Ints, Names, Table
 Generator = np.random.Generator
 
 
-def generator_or_fresh(generator: Generator | None) -> Generator:
-    """Return the generator given, or a fresh one."""
-    return np.random.default_rng() if generator is None else generator
-
-
 def check_share(value: float, name: str) -> None:
     """Refuse what is no share of a whole."""
     if not 0 <= value <= 1:
@@ -79,7 +74,7 @@ def swap(table: Table, rate: float = 0.1, *, generator: Generator | None = None)
     True
     """
     check_share(rate, "rate")
-    rng = generator_or_fresh(generator)
+    rng = np.random.default_rng(generator)
     codes = table.codes.copy()
     free, pairs = set(rng.permutation(len(table)).tolist()), round(rate * len(table) / 2)
     for person in map(int, rng.permutation(len(table))):
@@ -134,7 +129,7 @@ def ad_hoc_noise(
     """
     if spread < 0:
         raise ParameterError("spread must not be negative", hint=Hint("spread", 1.5))
-    rng = generator_or_fresh(generator)
+    rng = np.random.default_rng(generator)
 
     def noisy(counts: Floats) -> Floats:
         reach = spread * np.sqrt(3)  # the same variance for both kinds
@@ -174,19 +169,12 @@ def multiplicative_noise(
         raise ParameterError(
             "give 0 ≤ least ≤ most < 1", hint=Hint("least", 0.07).also("most", 0.13)
         )
-    rng = generator_or_fresh(generator)
+    rng = np.random.default_rng(generator)
     size = rng.triangular(least, least, most, len(table)) if most > least else least
     factors = 1 + size * rng.choice([-1, 1], len(table))
-    counts = {names: np.rint(_weighted(table, names, factors)) for names in table.tables}
+    counts = {names: np.rint(table.counts(names, factors)) for names in table.tables}
     average = float(np.sum(factors * table.numbers) / np.sum(factors))
     return Release(f"multiplicative noise {least:.0%}-{most:.0%}", counts, average)
-
-
-def _weighted(table: Table, names: Names, weights: Floats) -> Floats:
-    shape = table.shape(names)
-    flat = np.ravel_multi_index([table.column(name) for name in names], shape)
-    summed = np.bincount(flat, weights, int(np.prod(shape)))
-    return np.asarray(summed, dtype=np.float64).reshape(shape)
 
 
 # -- k-anonymity ------------------------------------------------------------------
@@ -236,13 +224,9 @@ def _groups(table: Table, rows: Ints, k: int, diversity: int) -> list[Ints]:
         cuts = np.unique(values)[1:]
         for cut in cuts[np.argsort(np.abs(cuts - np.median(values)), kind="stable")]:
             parts = rows[values < cut], rows[values >= cut]
-            if all(len(p) >= k and _diverse(table.secrets[p], diversity) for p in parts):
+            if all(len(p) >= k and len(np.unique(table.secrets[p])) >= diversity for p in parts):
                 return [g for part in parts for g in _groups(table, part, k, diversity)]
     return [rows]
-
-
-def _diverse(secrets: Ints, diversity: int) -> bool:
-    return diversity == 1 or len(np.unique(secrets)) >= diversity
 
 
 def _spread(table: Table, records: Records, groups: list[Ints], names: Names) -> Floats:
@@ -250,14 +234,9 @@ def _spread(table: Table, records: Records, groups: list[Ints], names: Names) ->
     total = np.zeros(table.shape(names))
     last = names.index(table.secret) if table.secret in names else None
     for group in groups:
-        first = group[0]
-        at = tuple(
-            slice(None)
-            if name == table.secret
-            else slice(records.low[first, j], records.high[first, j] + 1)
-            for name in names
-            for j in [table.quasi.index(name) if name != table.secret else -1]
-        )
+        low, high = records.low[group[0]], records.high[group[0]]
+        spans = dict(zip(table.quasi, map(slice, low, high + 1), strict=True))
+        at = tuple(spans.get(name, slice(None)) for name in names)
         part = total[at]
         if last is None:
             part += len(group) / part.size

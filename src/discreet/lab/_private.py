@@ -13,7 +13,7 @@ from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import Number
 from discreet.lab._release import Release
-from discreet.lab._table import Floats, Names, Table
+from discreet.lab._table import Table
 
 _FOR_AVERAGE = Fraction(1, 10)
 
@@ -42,25 +42,18 @@ def private(table: Table, epsilon: Number = 1) -> Release:
     average = m.laplace(
         exact, (high - low) / len(table), eps * _FOR_AVERAGE, neighbours="change-one"
     )
+    ends = np.cumsum([cells.size for cells in truth.values()])
+    parts = np.split(np.asarray(counts.value, dtype=np.float64), ends[:-1])
     assert counts.law is not None
     reach = counts.law.interval(0.95)
     margin = float(max(-reach[0], reach[1]))
     return Release(
         f"differential privacy, ε = {_exact.show(eps)}",
-        _cut(np.asarray(counts.value, dtype=np.float64), truth),
+        {names: part.reshape(truth[names].shape) for names, part in zip(truth, parts, strict=True)},
         float(average.value),
         margins=dict.fromkeys(truth, margin),
         loss=_loss(eps, len(truth)),
     )
-
-
-def _cut(flat: Floats, like: dict[Names, Floats]) -> dict[Names, Floats]:
-    parts: dict[Names, Floats] = {}
-    start = 0
-    for names, cells in like.items():
-        parts[names] = flat[start : start + cells.size].reshape(cells.shape)
-        start += cells.size
-    return parts
 
 
 @lru_cache(maxsize=64)

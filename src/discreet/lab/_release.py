@@ -81,19 +81,10 @@ class Release:
         return found
 
 
-def exact_records(table: Table) -> Records:
-    """Return a table's records as they are."""
-    return Records(table.codes, table.codes, table.secrets, table.numbers)
-
-
 def from_table(
     method: str, table: Table, *, records: bool = True, permanent: bool = True
 ) -> Release:
     """Publish the counts, the mean and the records of a (changed) table."""
-    return Release(
-        method,
-        table.published(),
-        float(table.numbers.mean()),
-        exact_records(table) if records else None,
-        permanent=permanent,
-    )
+    own = Records(table.codes, table.codes, table.secrets, table.numbers) if records else None
+    mean = float(table.numbers.mean())
+    return Release(method, table.published(), mean, own, permanent=permanent)

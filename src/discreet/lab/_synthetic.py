@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from discreet.errors import Hint, ParameterError
-from discreet.lab._methods import Generator, generator_or_fresh
+from discreet.lab._methods import Generator
 from discreet.lab._release import Release, from_table
 from discreet.lab._table import Floats, Ints, Table
 
@@ -31,7 +31,7 @@ def partially_synthetic(table: Table, *, generator: Generator | None = None) -> 
     >>> bool((release.records.low == town.codes).all())
     True
     """
-    rng = generator_or_fresh(generator)
+    rng = np.random.default_rng(generator)
     drawn = _secret_and_amount(table, table.codes, rng)
     made_up = replace(table, secrets=drawn[0], numbers=drawn[1])
     return from_table("partially synthetic", made_up, permanent=False)
@@ -48,7 +48,7 @@ def fully_synthetic(
     >>> len(lab.fully_synthetic(lab.town(), 100).records)
     100
     """
-    rng = generator_or_fresh(generator)
+    rng = np.random.default_rng(generator)
     n = len(table) if people is None else people
     if n < 1:
         raise ParameterError("draw at least one person", hint=Hint("people", 400))

@@ -70,8 +70,8 @@ class Table:
         """Return the codes of a column."""
         return self.secrets if name == self.secret else self.codes[:, self.quasi.index(name)]
 
-    def counts(self, names: Names) -> Floats:
-        """Count people by the columns named.
+    def counts(self, names: Names, weights: Floats | None = None) -> Floats:
+        """Count people by the columns named, each as one or by a weight.
 
         >>> from discreet import lab
         >>> lab.town(300).counts(("sex",)).sum()
@@ -79,7 +79,8 @@ class Table:
         """
         shape = self.shape(names)
         flat = np.ravel_multi_index([self.column(name) for name in names], shape)
-        return np.bincount(flat, minlength=int(np.prod(shape))).astype(np.float64).reshape(shape)
+        counted = np.bincount(flat, weights, minlength=int(np.prod(shape)))
+        return counted.astype(np.float64).reshape(shape)
 
     def published(self) -> dict[Names, Floats]:
         """Return the true counts of every table that is published."""
@@ -205,7 +206,8 @@ def town(people: int = 400, blocks: int = 12, *, seed: int = _SEED) -> Table:
     Table of 400 people: block, age, sex, group; secret ill; amount income
     """
     made_up = np.random.default_rng(seed)
-    block = made_up.choice(blocks, people, p=_falling(blocks))
+    falling = 1 / np.sqrt(1 + np.arange(blocks))
+    block = made_up.choice(blocks, people, p=falling / falling.sum())
     # each block has its own mix of ages and groups, as blocks have
     centre = np.random.default_rng(blocks).uniform(2.5, 5.5, blocks)
     age = np.clip(np.rint(made_up.normal(centre[block], 2.2)), 0, 8).astype(np.int64)
@@ -237,8 +239,3 @@ def town(people: int = 400, blocks: int = 12, *, seed: int = _SEED) -> Table:
             ("block", "group", "ill"),
         ),
     )
-
-
-def _falling(blocks: int) -> Floats:
-    weights = 1 / np.sqrt(1 + np.arange(blocks))
-    return np.asarray(weights / weights.sum())

@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from discreet.errors import ParameterError
+from discreet.lab._blocks import extremes
 from discreet.lab._methods import check_count
 from discreet.lab._release import Release
 from discreet.lab._table import Floats, Names, Table
@@ -66,7 +66,9 @@ def secondary(blank: Any, matrix: Floats) -> Any:
     4
     """
     first = np.argwhere(blank)
-    blank = _accompanied(np.array(blank, dtype=bool), matrix)
+    blank = np.array(blank, dtype=bool)
+    while _accompanied(blank, matrix):
+        pass
     for i, j in first:
         if _fixed(blank, matrix, i, j):
             _free(blank, matrix, i, j)
@@ -112,27 +114,18 @@ def _free(blank: Any, matrix: Floats, i: int, j: int) -> None:
         blank[i, c] = blank[r, j] = blank[r, c] = True
 
 
-def _accompanied(blank: Any, matrix: Floats) -> Any:
-    """Blank more cells until no row or column has exactly one."""
-    while True:
-        for axis in (0, 1):
-            lonely = np.flatnonzero(blank.sum(axis=axis) == 1)
-            done = False
-            for line in lonely:
-                mine = blank[:, line] if axis == 0 else blank[line]
-                # prefer a crossing line that has blanks already: fewer are needed in all
-                crossing = blank.sum(axis=1 - axis) > 0
-                values = matrix[:, line] if axis == 0 else matrix[line]
-                order = np.lexsort([values, ~crossing, values == 0])
-                partner = next((i for i in order if not mine[i]), None)
-                if partner is not None:
-                    mine[partner] = True
-                    done = True
-                    break
-            if done:
-                break
-        else:
-            return blank
+def _accompanied(blank: Any, matrix: Floats) -> bool:
+    """Blank one more cell where a column or row has exactly one; say whether that was needed."""
+    for lines, counts in ((blank.T, matrix.T), (blank, matrix)):
+        # prefer a crossing line that has blanks already: fewer are needed in all
+        crossing = lines.any(axis=0)
+        for line in np.flatnonzero(lines.sum(axis=1) == 1):
+            order = np.lexsort([counts[line], ~crossing, counts[line] == 0])
+            free = order[~lines[line, order]]
+            if len(free):
+                lines[line, free[0]] = True
+                return True
+    return False
 
 
 def cell_bounds(published: Floats, rows: Floats, columns: Floats) -> tuple[Floats, Floats]:
@@ -158,25 +151,11 @@ def cell_bounds(published: Floats, rows: Floats, columns: Floats) -> tuple[Float
     """
     blank = np.isnan(published)
     low, high = np.where(blank, 0.0, published), np.where(blank, 0.0, published)
-    i, j = np.nonzero(blank)
-    if not len(i):
-        return low, high
-    lines = sparse.vstack(
-        [
-            sparse.csr_array((np.ones(len(i)), (i, np.arange(len(i)))), (len(rows), len(i))),
-            sparse.csr_array((np.ones(len(i)), (j, np.arange(len(i)))), (len(columns), len(i))),
-        ]
-    )
+    lines = _lines(*blank.shape)[:, blank.ravel()]
     shown = np.nan_to_num(published)
     left = np.concatenate([rows - shown.sum(axis=1), columns - shown.sum(axis=0)])
-    for k in range(len(i)):
-        for sign, ends in ((1.0, low), (-1.0, high)):
-            goal = np.zeros(len(i))
-            goal[k] = sign
-            solved = linprog(goal, A_eq=lines, b_eq=left, bounds=(0, None), method="highs")
-            if not solved.success:
-                raise ParameterError("the totals contradict the cells")
-            ends[i[k], j[k]] = round(sign * solved.fun, 9)
+    for k, at in enumerate(np.argwhere(blank)):
+        low[*at], high[*at] = (round(end, 9) for end in extremes(lines, left, k))
     return low, high
 
 
@@ -232,11 +211,7 @@ def _adjusted(matrices: list[Floats], threshold: int) -> list[Floats]:
 
 def _lines(rows: int, columns: int) -> Any:
     """Return the matrix that sums the cells of each row, then of each column."""
-    at = np.arange(rows * columns)
-    ones = np.ones(len(at))
-    return sparse.vstack(
-        [
-            sparse.csr_matrix((ones, (at // columns, at)), (rows, len(at))),
-            sparse.csr_matrix((ones, (at % columns, at)), (columns, len(at))),
-        ]
-    )
+    across, down = sparse.identity(rows), sparse.identity(columns)
+    in_rows = sparse.kron(across, np.ones((1, columns)))
+    in_columns = sparse.kron(np.ones((1, rows)), down)
+    return sparse.vstack([in_rows, in_columns], format="csr")

@@ -42,6 +42,7 @@ import numpy.typing as npt
 from discreet import privacy as p
 from discreet._dataclass import dataclass, field
 from discreet._exact import Number, ceil_float, decimal, exact
+from discreet._lazy import sparse
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.meaning._odds import factor_of, pure_epsilon
 from discreet.meaning._words import exactly, number
@@ -256,16 +257,12 @@ class Blowfish:
 
     @cached_property
     def _graph(self) -> Any:
-        from scipy import sparse  # noqa: PLC0415 - slow to import, needed for paths only
-
         n = len(self.values)
         ones = np.ones(len(self.edges), dtype=np.int8)
         return sparse.coo_matrix((ones, (self.edges[:, 0], self.edges[:, 1])), shape=(n, n)).tocsr()
 
     def _distances(self, start: int | None) -> npt.NDArray[np.float64]:
-        from scipy.sparse import csgraph  # noqa: PLC0415 - as above
-
-        found = csgraph.shortest_path(
+        found = sparse.csgraph.shortest_path(
             self._graph, directed=False, unweighted=True, indices=start, method="D"
         )
         return np.asarray(found)

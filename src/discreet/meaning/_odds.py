@@ -110,10 +110,9 @@ def odds_bound(
     >>> round(odds_bound(prior_odds=1.1, epsilon="0.01"), 4)
     1.1222
     """
-    return min(
-        _exp_up(exponent(epsilon, group, neighbours, against)) * _odds(prior_odds) * (1 + _SLACK),
-        math.inf,
-    )
+    factor = factor_of(epsilon, group, neighbours, against)
+    odds = positive(decimal(prior_odds, "prior_odds"), "prior_odds", example=1.1)
+    return factor * ceil_float(odds) * (1 + _SLACK)
 
 
 def posterior(
@@ -136,7 +135,7 @@ def posterior(
     (0.25, 0.75)
     """
     before = chance(prior, "prior")
-    factor = _exp_up(exponent(epsilon, group, neighbours, against))
+    factor = factor_of(epsilon, group, neighbours, against)
     return Belief(_shifted(before, 1 / factor) * (1 - _SLACK), ceiling(before, factor))
 
 
@@ -157,17 +156,7 @@ def factor_of(
     neighbours: p.Neighbours | str | None = None,
     against: Against | str = Against.COUNTERFACTUAL,
 ) -> float:
-    """Return the factor by which odds can move, rounded up."""
-    return _exp_up(exponent(epsilon, group, neighbours, against))
-
-
-def exponent(
-    epsilon: Privacy,
-    group: int,
-    neighbours: p.Neighbours | str | None,
-    against: Against | str,
-) -> Fraction:
-    """Return c·g·ε, exactly."""
+    """Return the factor e^(c·g·ε) by which odds can move, rounded up."""
     relation = read_neighbours(neighbours)
     if isinstance(epsilon, p.PrivacyLoss):
         if None not in (relation, epsilon.neighbours) and relation != epsilon.neighbours:
@@ -176,7 +165,9 @@ def exponent(
                 hint=Hint("neighbours", str(epsilon.neighbours)),
             )
         relation = relation or epsilon.neighbours
-    return steps(against, relation) * read_group(group) * pure_epsilon(epsilon)
+    exact = steps(against, relation) * read_group(group) * pure_epsilon(epsilon)
+    power = ceil_float(exact) if exact < 709 else math.inf
+    return math.exp(power) * (1 + _SLACK) if power < 709 else math.inf
 
 
 def steps(against: Against | str, neighbours: p.Neighbours | None) -> int:
@@ -229,15 +220,6 @@ def chance(x: Number, name: str) -> float:
             hint=Hint(name, 0.02),
         )
     return float(value)
-
-
-def _odds(x: Number) -> float:
-    return ceil_float(positive(decimal(x, "prior_odds"), "prior_odds", example=1.1))
-
-
-def _exp_up(x: Fraction) -> float:
-    exact = ceil_float(x) if x < 2**20 else 2.0**20
-    return math.exp(exact) * (1 + _SLACK) if exact < 709 else math.inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)

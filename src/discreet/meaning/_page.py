@@ -54,9 +54,10 @@ def page(
     who = "one person" if size == 1 else f"{size} people together"
     also = f", δ = {exactly(dlt)}" if dlt else ""
     title = f"What ε = {exactly(eps)}{also} means for {who}"
+    lines = [f"  {text} {'.' * (56 - len(text))} {share}" for text, share in attack_rows(view)]
     parts = [title, "═" * len(title), ""]
     parts += _exceptions(view, dlt) if dlt else _beliefs(eps, before, size, relation)
-    parts += ["", "What attacks can achieve at best", *attack_lines(view), ""]
+    parts += ["", "What attacks can achieve at best", *lines, ""]
     if size == 1 and not dlt:
         parts += [*_family(eps, before), ""]
     parts += ["What this rests on", *assumption_lines(relation, exact=not dlt)]
@@ -115,11 +116,6 @@ def attack_rows(view: Attacker) -> list[tuple[str, str]]:
         ("finding the right one of 100 (blindly: 1 %)", percent(view.reidentification(100), "up")),
         ("guessing 10 unknown bits (blindly: 0.0977 %)", percent(view.reconstruction(10), "up")),
     ]
-
-
-def attack_lines(view: Attacker) -> list[str]:
-    """Return the rows of :func:`attack_rows` with dots between."""
-    return [f"  {text} {'.' * (56 - len(text))} {share}" for text, share in attack_rows(view)]
 
 
 def _family(eps: Fraction, before: float) -> list[str]:

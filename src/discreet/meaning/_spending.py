@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, cast
 from discreet import privacy as p
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, decimal
+from discreet._print import plural
 from discreet.errors import ParameterError, TaintedNoiseError
 from discreet.meaning._attacker import Attacker, grouped, read_loss
 from discreet.meaning._odds import (
@@ -181,8 +182,8 @@ def of(
         entries = [e for e in entries if not e.tables or table in e.tables]
         debits = [e for e in debits if not e.tables or table in e.tables]
     read = _reading(debits, delta)
-    kind = "debit" if len(entries) == 1 else "debits"
-    return Meaning(read, size, f"{len(entries)} {kind}, chosen as answers came in", whole, lost)
+    basis = f"{plural(len(entries), 'debit')}, chosen as answers came in"
+    return Meaning(read, size, basis, whole, lost)
 
 
 _NOTHING = p.Pure("1e-300")

@@ -118,11 +118,6 @@ class TreeAdaptive(Mechanism):
         query = Levels(self.shape, ((1, side),))
         return self.job.measurement(query, share, f"blocks of side {side}")
 
-    def _scale(self) -> float:
-        """ε of the price; for Gaussian noise the ε whose Laplace noise is as wide."""
-        total = float(self.job.price.total)
-        return total if self.job.price.pure else 2 * math.sqrt(total)
-
     def _share(self, share: float) -> Fraction:
         """Put a share on a public grid, rounded down."""
         return Fraction(math.floor(share * 1000), 1000)
@@ -134,7 +129,7 @@ class TreeAdaptive(Mechanism):
         y = yield question
         measured = {whole: self._level(question, y)}
         total = max(0.0, float(measured[whole][0].sum()))
-        suited = next(s for s in self.shapes if self._scale() * total < s.limit)
+        suited = next(s for s in self.shapes if self.job.strength() * total < s.limit)
         merged: dict[int, Fraction] = {}
         for exponent, part in suited.levels:
             side = self._side(exponent)

@@ -15,7 +15,6 @@ SSE + variance/|C|, than a cluster of its own. Each cell of a cluster gets the c
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import Hint, ParameterError
 from discreet.release._counts import fitting
-from discreet.release._mechanism import Job, Mechanism
+from discreet.release._mechanism import Job, Mechanism, read_share
 from discreet.release._queries import Levels, groups
 from discreet.release._questions import Course
 
@@ -38,11 +37,9 @@ class Ahp(Mechanism):
     def __init__(self, job: Job, *, share: float = 0.85, eta: float = 0.35) -> None:
         super().__init__(job)
         fitting(job.workload.shape)
-        if not 0 < share < 1 or not 0 <= eta < 100:
-            raise ParameterError(
-                "share must lie between 0 and 1, eta above 0", hint=Hint("share", 0.85)
-            )
-        self.share, self.eta = Fraction(round(share * 1000), 1000), eta
+        if not 0 <= eta < 100:
+            raise ParameterError("eta must lie between 0 and 100", hint=Hint("eta", 0.35))
+        self.share, self.eta = read_share(share, 0.85), eta
 
     def course(self) -> Course:
         """Measure cells, cluster, measure clusters."""
@@ -53,9 +50,9 @@ class Ahp(Mechanism):
         values = np.where(noisy <= cut, 0.0, noisy)
         blank = job.measurement(Levels((1,), ((1, 1),)), 1 - self.share)
         labels = clusters(values, blank.law.variance)
-        count = int(labels.max()) + 1
-        sums = yield job.measurement(groups(labels, count), 1 - self.share, f"{count} clusters")
-        means = np.asarray(sums, dtype=np.float64) / np.bincount(labels, minlength=count)
+        query = groups(labels)
+        sums = yield job.measurement(query, 1 - self.share, f"{query.rows} clusters")
+        means = np.asarray(sums, dtype=np.float64) / np.bincount(labels)
         return np.maximum(means, 0.0)[labels].reshape(shape)
 
 

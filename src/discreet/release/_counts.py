@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import Hint, ParameterError
+from discreet.privacy import Neighbours
 
 LARGEST = 1 << 28
 """Most cells that are ever held as an array (2 GB of int64)."""
@@ -207,6 +208,11 @@ def _total(array: NDArray[np.int64]) -> int:
     if array.size * int(np.abs(array).max(initial=0)) < _SAFE:
         return int(array.sum())
     return int(array.astype(object).sum())
+
+
+def apart(neighbours: Neighbours) -> int:
+    """Return in how many cells neighbours differ: one, or two where a record is changed."""
+    return 1 if neighbours is Neighbours.ADD_REMOVE else 2
 
 
 def widened(x: NDArray[Any], factor: int, total: int) -> NDArray[Any]:

@@ -258,7 +258,7 @@ def _declared(key: Key, widths: Mapping[str, Fraction]) -> bool:
 def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as text that is the same in every process."""
     return {
-        name: fingerprint(np.asarray(value.toarray() if hasattr(value, "toarray") else value))
+        name: fingerprint(value)
         if hasattr(value, "shape")
         else repr(list(value) if isinstance(value, tuple) else value)
         for name, value in options.items()

@@ -17,6 +17,7 @@ import numpy as np
 
 from discreet import _canonical, _exact
 from discreet._dataclass import dataclass, field
+from discreet._lazy import sparse
 from discreet.errors import ParameterError, PrivacyError
 from discreet.release._curated import Proposal
 from discreet.release._domain import BETWEEN, Domain
@@ -238,13 +239,9 @@ def proposal(curator: Curator, release: Declaration, table: Declared) -> Proposa
         started,
         workload_of(release, table, domain),
         columns=columns,
-        bins=bins,
-        epsilon=table.get("epsilon"),
-        delta=table.get("delta"),
-        rho=table.get("rho"),
         method=table.get("method", "auto"),
         owner=str(release.owner["name"]) if exact else None,
-        group=table.get("group"),
+        **{name: table.get(name) for name in ("bins", "epsilon", "delta", "rho", "group")},
         **options,
     )
 
@@ -298,8 +295,6 @@ def _levels(
     said: Mapping[str, Any], column: str, values: Sequence[str]
 ) -> tuple[Any, list[str], list[str]]:
     """Return groups of an axis's cells as rows of 0 and 1, with their names and levels."""
-    from scipy import sparse  # noqa: PLC0415 - scipy loads on first use
-
     rows, labels, levels = [], [], []
     for place, level in enumerate(said["levels"]):
         levels += [f"{column}, level {place + 1}"] * len(level)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._lazy import sparse
 from discreet.errors import Hint, ParameterError
 
 Array = NDArray[np.float64]
@@ -42,6 +43,9 @@ class Axis(ABC):
     """Level of each query, where they are those of a hierarchy."""
     counting = True
     """Whether all weights are 0 or 1."""
+
+    def __init__(self, n: int) -> None:
+        self.n = self.m = n
 
     @abstractmethod
     def answers(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -89,9 +93,6 @@ class Identity(Axis):
     """Every cell."""
 
     name = "identity"
-
-    def __init__(self, n: int) -> None:
-        self.n = self.m = n
 
     def answers(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the cells."""
@@ -148,9 +149,6 @@ class Prefix(Axis):
     """Sums of the first 1, 2, …, n cells."""
 
     name = "prefix"
-
-    def __init__(self, n: int) -> None:
-        self.n = self.m = n
 
     def answers(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return cumulative sums."""
@@ -266,8 +264,6 @@ class Rows(Axis):
 
     def block_forms(self, side: int) -> Array:
         """Squared norms of the summed columns of each block."""
-        from scipy import sparse  # noqa: PLC0415 - keeps `import discreet` light
-
         blocks = -(-self.n // side)
         ones = np.ones(self.n)
         at = (np.arange(self.n), np.arange(self.n) // side)
@@ -332,8 +328,6 @@ def rebuilt(axis: object) -> Axis:
 
 
 def _read(matrix: Any) -> Any:
-    from scipy import sparse  # noqa: PLC0415 - keeps `import discreet` light
-
     try:
         given = sparse.csr_array(matrix)
         # arrays of our own, of numpy's own class

@@ -40,7 +40,7 @@ import numpy as np
 from discreet import _canonical, frame
 from discreet import privacy as p
 from discreet._exact import Number
-from discreet._text import plain_str, quote
+from discreet._text import plain_str, quote, quoted
 from discreet.curator import Job, asker, execute, lowered, travel
 from discreet.errors import Hint, LedgerIntegrityError, ParameterError
 from discreet.mechanisms import Interval
@@ -56,8 +56,7 @@ from discreet.plan import (
     private_tables,
 )
 from discreet.policy import Date, Table, Timestamp
-from discreet.privacy import Neighbours
-from discreet.release._keyed import spelled
+from discreet.release._counts import apart
 from discreet.release._stream import Stream
 
 if TYPE_CHECKING:
@@ -226,7 +225,7 @@ def _tick(held: Table, name: str) -> str:
             if column is None
             else f'fixed = ["{name}"] under [tables.{held.name}] of the policy',
         )
-    return f"CAST({spelled(name)} AS DATE)" if isinstance(column, Timestamp) else spelled(name)
+    return f"CAST({quoted(name)} AS DATE)" if isinstance(column, Timestamp) else quoted(name)
 
 
 def _bounded(
@@ -244,9 +243,8 @@ def _bounded(
         raise ParameterError(
             f"ticks of dates are days or weeks, not {stream.every}s", hint=Hint("every", "day")
         )
-    sides = 2 if stream.neighbours is Neighbours.CHANGE_ONE else 1
-    if part.sensitivity.l1 > sides * stream.bound:
-        most = -(-part.sensitivity.l1 // sides)
+    if part.sensitivity.l1 > apart(stream.neighbours) * stream.bound:
+        most = -(-part.sensitivity.l1 // apart(stream.neighbours))
         raise ParameterError(
             f"one {'unit' if held.unit else 'row'} may add {most} steps to a sum, but the stream "
             f"allows for {stream.bound} only",

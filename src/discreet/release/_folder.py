@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet import noise
 from discreet._dataclass import dataclass
@@ -85,28 +84,24 @@ def table_of(issue: Issue) -> Any:
     assert made.domain is not None
     columns: dict[str, Any] = dict(made.domain.rows(made.plan.workload))
     value = made.answers
-    low = None if issue.band is None else np.asarray(issue.band.low, dtype=np.float64)
-    high = None if issue.band is None else np.asarray(issue.band.high, dtype=np.float64)
+    ends = issue.band or [np.full(len(value), np.nan)] * 2
+    low, high = (np.asarray(end, dtype=np.float64) for end in ends)
     hidden = np.zeros(len(value), dtype=bool)
     if (least := said.get("suppress_below")) is not None:
         hidden = value < float(least)
     # outwards, so that the interval still covers; without a step, digits that are mere noise go
     step = float(said.get("round_to", 10.0 ** -digits(made.rmse)))
-    value = _stepped(np.rint(value / step), step)
-    low = None if low is None else _stepped(np.floor(low / step), step)
-    high = None if high is None else _stepped(np.ceil(high / step), step)
-    empty = np.full(len(value), np.nan)
-    for name, column in (("value", value), ("low", low), ("high", high)):
-        shown = empty if column is None else column
+    steps = {
+        "value": np.rint(value / step),
+        "low": np.floor(low / step),
+        "high": np.ceil(high / step),
+    }
+    for name, whole in steps.items():
+        shown = np.round(whole * step, 12)  # as decimals are written: 3 × 0.1 is 0.3
         columns[name] = pa.array(shown, mask=hidden | np.isnan(shown))
     if hidden.any() or said.get("suppress_below") is not None:
         columns["suppressed"] = hidden
     return pa.table(columns)
-
-
-def _stepped(whole: NDArray[np.float64], step: float) -> NDArray[np.float64]:
-    """Multiples of a step, as decimals are written: 3 × 0.1 is 0.3."""
-    return np.asarray(np.round(whole * step, 12))
 
 
 def digits(rmse: float | None) -> int:

@@ -42,10 +42,9 @@ from discreet import privacy as p
 from discreet._dataclass import dataclass, field
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
-from discreet.release._counts import Counts
-from discreet.release._marginals import Cells
+from discreet.release._counts import Counts, apart
 from discreet.release._mechanism import Job, Mechanism
-from discreet.release._queries import Kron, Query, Sum
+from discreet.release._queries import Query, marginal
 from discreet.release._questions import Course, OfQuery
 from discreet.release._workload import Marginals
 
@@ -149,11 +148,7 @@ class IReduct(Mechanism):
             raise ParameterError("floor must be positive", hint=Hint("floor", 10))
         self.floor = floor
         # α grows in steps of η; every table starts at a tenth of its even share
-        self.eta = job.price.total / (len(self.tables) * self._moves * self.steps)
-
-    @property
-    def _moves(self) -> int:
-        return 1 if self.job.neighbours is Neighbours.ADD_REMOVE else 2
+        self.eta = job.price.total / (len(self.tables) * apart(job.neighbours) * self.steps)
 
     def course(self) -> Course:
         """Measure everything coarsely, then refine what helps most until ε is spent."""
@@ -163,7 +158,7 @@ class IReduct(Mechanism):
             ladder.append(ladder[-1] + max(1, ladder[-1] // 4))
         levels = tuple(ladder)
         left = len(self.tables) * self.steps
-        queries = [self._query(table) for table in self.tables]
+        queries = [marginal(self.workload.shape, table) for table in self.tables]
         ladders = [Ladder(levels, self.eta, q.rows) for q in queries]
         at = [0] * len(self.tables)
         values: list[Array] = []
@@ -191,10 +186,6 @@ class IReduct(Mechanism):
             table: values[i].reshape([self.workload.shape[a] for a in table])
             for i, table in enumerate(self.tables)
         }
-
-    def _query(self, table: tuple[int, ...]) -> Kron:
-        shape = self.workload.shape
-        return Kron([Cells(n) if i in table else Sum(n) for i, n in enumerate(shape)])
 
     def _gain(self, y: Array, now: int, then: int) -> float:
         """Fall of Σ scale/max(y, floor) for a unit of ε."""

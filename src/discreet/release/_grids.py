@@ -49,14 +49,8 @@ class _Grid(Sized):
         fitting(job.workload.shape)
         self._read_total(total, total_share, 0.05)
 
-    def _scale(self, share: Fraction) -> float:
-        """ε of a share; for Gaussian noise the ε whose Laplace noise is as wide."""
-        part = float(share * self.job.price.total)
-        return part if self.job.price.pure else 2 * math.sqrt(part)
-
     def _measured(self, labels: NDArray[np.int64], share: Fraction, label: str) -> Measurement:
-        count = int(labels.max()) + 1
-        return self.job.measurement(groups(labels.ravel(), count), share, label)
+        return self.job.measurement(groups(labels.ravel()), share, label)
 
     def describe(self) -> str:
         """Say how the number of records is known."""
@@ -71,7 +65,7 @@ class UniformGrid(_Grid):
     def course(self) -> Course:
         """Measure one grid and spread."""
         size, rest = yield from self._size()
-        m = max(1, round(math.sqrt(size * self._scale(rest) / 10)))
+        m = max(1, round(math.sqrt(size * self.job.strength(rest) / 10)))
         shape = self.job.workload.shape
         if 2 * m > max(shape):
             # parts of one or two cells would be uneven: measure the cells themselves
@@ -90,11 +84,11 @@ class AdaptiveGrid(_Grid):
         """Measure the coarse grid, choose the fine ones, combine."""
         size, rest = yield from self._size()
         shape = self.job.workload.shape
-        m = max(10, math.ceil(math.sqrt(size * self._scale(rest) / 10) / 4))
+        m = max(10, math.ceil(math.sqrt(size * self.job.strength(rest) / 10) / 4))
         coarse = _grid(shape, m)
         first = self._measured(coarse, rest * _ALPHA, f"{m} × {m} grid")
         v = np.asarray((yield first), dtype=np.float64)
-        finer = np.maximum(v, 0.0) * self._scale(rest * (1 - _ALPHA)) / 5
+        finer = np.maximum(v, 0.0) * self.job.strength(rest * (1 - _ALPHA)) / 5
         splits = np.maximum(1, np.ceil(np.sqrt(finer))).astype(np.int64)
         labels = _nested(shape, m, coarse, splits)
         second = self._measured(labels, rest * (1 - _ALPHA), "cells of the cells")

@@ -31,10 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._dataclass import dataclass
+from discreet._lazy import optimize
 from discreet.errors import Hint, ParameterError
 from discreet.release._counts import Counts, fitting
 from discreet.release._mechanism import Job, Mechanism
-from discreet.release._queries import Query
+from discreet.release._queries import Query, marginal
 from discreet.release._questions import Course, Unprotected
 
 Array = NDArray[np.float64]
@@ -70,9 +71,6 @@ class Sizes(Query):
         """As above, squared."""
         return self.l1
 
-    def _l1_changed(self) -> int:
-        return 2 * self.l1
-
     def _l2_changed(self) -> int:
         # a leaving and an arriving member; in the histogram both may lower or raise one entry
         return 6 if self.view == "cells" else 2
@@ -88,33 +86,6 @@ class Sizes(Query):
         if self.view == "sizes":
             return np.concatenate([np.repeat(np.arange(x.shape[1]), row) for row in x])
         return np.asarray(x.ravel())
-
-
-@dataclass(frozen=True)
-class Totals(Query):
-    """The number of groups of each region: no member changes it."""
-
-    shape: tuple[int, ...]
-
-    @property
-    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
-        """Regions."""
-        return 1 if len(self.shape) == 1 else self.shape[0]
-
-    @property
-    def l1(self) -> int:
-        """Not moved by a member."""
-        return 0
-
-    @property
-    def l2(self) -> int:
-        """Not moved by a member."""
-        return 0
-
-    def apply(self, counts: Counts) -> NDArray[Any]:
-        """Return the sums of the rows."""
-        x = counts.array()
-        return np.asarray(x.reshape(-1, x.shape[-1]).sum(axis=1))
 
 
 class CountOfCounts(Mechanism):
@@ -147,8 +118,8 @@ class CountOfCounts(Mechanism):
         """Take the numbers of groups, measure each level, merge."""
         job = self.job
         numbers = yield Unprotected(
-            Totals(self.shape), "the number of groups of each region", job.neighbours,
-            "numbers of groups",
+            marginal(self.shape, range(len(self.shape) - 1)),
+            "the number of groups of each region", job.neighbours, "numbers of groups",
         )  # fmt: skip
         regions = len(self.shape) == 2
         share = Fraction(1, 2 if regions else 1)
@@ -172,17 +143,15 @@ class CountOfCounts(Mechanism):
 
     def _sorted(self, y: Array, groups: int) -> NDArray[np.int64]:
         """Return the groups' sizes in order, from a noisy view."""
-        from scipy.optimize import isotonic_regression  # noqa: PLC0415 - scipy loads on first use
-
         top = self.shape[-1] - 1
         if groups == 0 or top == 0:
             return np.zeros(groups, dtype=np.int64)
         if self.view == "sizes":
-            sizes = np.rint(np.clip(isotonic_regression(y).x, 0, top))
+            sizes = np.rint(np.clip(optimize.isotonic_regression(y).x, 0, top))
             return np.asarray(sizes, dtype=np.int64)
         if self.view == "cells":
             y = np.cumsum(np.rint(np.maximum(y, 0.0)))[:-1]
-        sums = np.rint(np.clip(isotonic_regression(y).x, 0, groups)).astype(np.int64)
+        sums = np.rint(np.clip(optimize.isotonic_regression(y).x, 0, groups)).astype(np.int64)
         cells = np.diff(np.concatenate([[0], sums, [groups]]))
         return np.repeat(np.arange(top + 1), cells)
 

@@ -21,14 +21,14 @@ The better of the last two is taken. Reference for figures: see `docs/release.md
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import privacy as p
 from discreet.errors import ParameterError
 from discreet.release._counts import fitting
 from discreet.release._factors import Axis
@@ -99,11 +99,6 @@ class UnionStrategy(Mechanism):
             for i, (part, share) in enumerate(zip(self.parts, self.shares, strict=True))
         ]
 
-    @property
-    def loss(self) -> p.PrivacyLoss:
-        """The whole price."""
-        return self.job.price.loss.under(self.job.neighbours)
-
     def error(self) -> float:
         """Sum over the products."""
         return sum(
@@ -151,16 +146,13 @@ def hdmm(job: Job, *, rows: int | None = None, patience: int = 250) -> Mechanism
         Iterations on the finest grid.
     """
     terms = _terms(job)
-    pure = job.price.pure
     fitting(job.workload.shape)
     scale = grid_for(len(job.workload.shape))
-    alone = [
-        [optimum(a, pure=pure, p=rows, patience=patience, scale=scale) for a in axes]
-        for _, axes in terms
-    ]
+    solved = partial(optimum, pure=job.price.pure, p=rows, patience=patience, scale=scale)
+    alone = [[solved(axis) for axis in axes] for _, axes in terms]
     if len(terms) == 1:
         return KronStrategy(job, alone[0], terms)
-    joint = KronStrategy(job, _block_descent(terms, pure=pure, rows=rows, patience=patience), terms)
+    joint = KronStrategy(job, _block_descent(terms, solved), terms)
     each = [KronStrategy(job, f, [term]) for f, term in zip(alone, terms, strict=True)]
     union = UnionStrategy(job, each)
     return joint if joint.error() <= union.error() else union
@@ -177,22 +169,15 @@ def _terms(job: Job) -> Terms:
     )
 
 
-def _block_descent(terms: Terms, *, pure: bool, rows: int | None, patience: int) -> list[PIdentity]:
+def _block_descent(terms: Terms, solved: Callable[[Axis], PIdentity]) -> list[PIdentity]:
     d = len(terms[0][1])
-    scale = grid_for(d)
-    factors = [
-        optimum(Mixture([(w * w, axes[i]) for w, axes in terms]), pure=pure, p=rows,
-                patience=patience, scale=scale)
-        for i in range(d)
-    ]  # fmt: skip
-    if d == 1:
-        return factors
-    for _ in range(_ROUNDS):
+    factors = [solved(Mixture([(w * w, axes[i]) for w, axes in terms])) for i in range(d)]
+    for _ in range(_ROUNDS if d > 1 else 0):
         for i in range(d):
             weights = [
                 w * w * math.prod(factors[k].trace(axes[k]) for k in range(d) if k != i)
                 for w, axes in terms
             ]
             mixed = Mixture([(w, axes[i]) for w, (_, axes) in zip(weights, terms, strict=True)])
-            factors[i] = optimum(mixed, pure=pure, p=rows, patience=patience, scale=scale)
+            factors[i] = solved(mixed)
     return factors

@@ -32,6 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._lazy import optimize
 from discreet.errors import Hint, ParameterError
 from discreet.release import _tree
 from discreet.release._counts import fitting
@@ -93,10 +94,6 @@ class IdentityStrategy(_Blocks):
     def _levels(self) -> tuple[tuple[int, int], ...]:
         return ((1, 1),)
 
-    def trace(self) -> float:
-        """Return ‖W‖²."""
-        return self.job.workload.energy(1)
-
 
 class Hierarchical(_Blocks):
     """Measure a binary tree (per axis), every level with the same weight."""
@@ -113,11 +110,7 @@ class HB(_Blocks):
     method: ClassVar[str] = "hb"
 
     def _levels(self) -> tuple[tuple[int, int], ...]:
-        weights, sides = best_levels(self.job.workload, pure=self.job.price.pure)
-        return tuple(
-            (max(1, round(GRID * w / max(weights))), side)
-            for w, side in zip(weights, sides, strict=True)
-        )
+        return best_levels(self.job.workload, pure=self.job.price.pure)
 
 
 class Wavelet(Strategy):
@@ -180,7 +173,6 @@ def tree_trace(parts: Array, weights: Array, sizes: Array) -> float:
 
 def best_weights(parts: Array, sizes: Array, *, pure: bool) -> tuple[float, Array]:
     """Minimise ‖w‖²·Σ t/λ over weights (‖·‖ is L1 for Laplace, L2 for Gaussian noise)."""
-    from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
 
     def objective(u: Array) -> tuple[float, Array]:
         w = np.exp(u - u.max())
@@ -194,13 +186,18 @@ def best_weights(parts: Array, sizes: Array, *, pure: bool) -> tuple[float, Arra
         return math.log(value) + math.log(norm2), slope + 2 * w * w / norm2
 
     bounds = [(-7.0, 7.0)] * len(parts)
-    found = minimize(objective, np.zeros(len(parts)), jac=True, bounds=bounds, method="L-BFGS-B")
+    found = optimize.minimize(
+        objective, np.zeros(len(parts)), jac=True, bounds=bounds, method="L-BFGS-B"
+    )
     w = np.exp(found.x - found.x.max())
     return float(found.fun), np.asarray(w / w.sum())
 
 
-def best_levels(workload: Workload, *, pure: bool) -> tuple[list[float], list[int]]:
-    """Search block sides (powers of two, cells always) by local moves from a few starts."""
+def best_levels(workload: Workload, *, pure: bool) -> tuple[tuple[int, int], ...]:
+    """Search block sides (powers of two, cells always) by local moves from a few starts.
+
+    Returns pairs of integer weights and sides, coarse to fine.
+    """
     height, d = _height(workload), len(workload.shape)
     energies = {1 << k: workload.energy(1 << k) for k in range(height + 1)}
     known: dict[tuple[int, ...], tuple[float, Array]] = {}
@@ -231,5 +228,6 @@ def best_levels(workload: Workload, *, pure: bool) -> tuple[list[float], list[in
     # levels that the optimum does without have weights near zero: drop them
     lean = tuple(k for k, w in zip(best, known[best][1], strict=True) if w > 2e-3 or k == 0)
     value(lean)
-    best = lean
-    return [float(w) for w in known[best][1]], [1 << k for k in best]
+    weights = known[lean][1]
+    whole = np.maximum(np.rint(GRID * weights / weights.max()), 1).astype(int).tolist()
+    return tuple((w, 1 << k) for w, k in zip(whole, lean, strict=True))

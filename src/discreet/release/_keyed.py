@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from discreet import _exact
 from discreet._dataclass import dataclass, replace
 from discreet._exact import show
+from discreet._text import quoted
 from discreet.errors import Hint, ParameterError
 from discreet.plan import Query
 from discreet.release._domain import Domain, span
@@ -49,7 +50,7 @@ def keyed(
     """Count a table by columns, some of them in bins."""
     from discreet import frame  # noqa: PLC0415 - only for questions about tables
 
-    named = dict(columns) if isinstance(columns, Mapping) else {n: spelled(n) for n in columns}
+    named = dict(columns) if isinstance(columns, Mapping) else {n: quoted(n) for n in columns}
     widths = {
         name: _exact.positive(_exact.decimal(width, f"the bins of {name}"), f"the bins of {name}")
         for name, width in (bins or {}).items()
@@ -59,7 +60,7 @@ def keyed(
             raise ParameterError(f"bins names {name!r}, which is not among the columns")
         named[name] = f"FLOOR({named[name]} * {width.denominator} / {width.numerator})"
     if group is not None:
-        named[group] = spelled(group)
+        named[group] = quoted(group)
     if table.keys or table.outputs:
         raise ParameterError(
             "the table is grouped already; what a publication counts by is said by columns=",
@@ -71,8 +72,3 @@ def keyed(
     asked = [table.group_by(**{n: e}).agg(value=frame.count()).query for n, e in named.items()]
     keys = tuple(key for query in asked for key in query.keys)
     return Keyed(replace(asked[0], keys=keys), widths)
-
-
-def spelled(column: str) -> str:
-    """Spell a column's name as SQL, whatever it looks like."""
-    return f'"{column.replace(chr(34), chr(34) * 2)}"'

@@ -39,9 +39,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,12 +50,13 @@ from numpy.typing import NDArray
 from discreet import noise
 from discreet import privacy as p
 from discreet._dataclass import dataclass, replace
+from discreet._lazy import optimize
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST, Counts, fitting, widened
 from discreet.release._mechanism import Job, Mechanism, Strategy
 from discreet.release._price import drawn, variance
-from discreet.release._queries import Factor, Kron, Sum, along
+from discreet.release._queries import Factor, Kron, Sum, along, marginal
 from discreet.release._questions import Course, Measurement, OfQuery
 from discreet.release._workload import Marginals
 
@@ -142,10 +143,8 @@ class Contrasts(OfQuery):
 
     def scales(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the integer weight g and the exponent o of the noise 2^o, for each row."""
-        norms: Array = np.ones(())
-        for axis in self.axes:
-            norms = np.multiply.outer(norms, helmert(self.sizes[axis]).norms)
-        target = float(self.sigma2) * norms.ravel()
+        norms = [helmert(self.sizes[axis]).norms for axis in self.axes]
+        target = float(self.sigma2) * reduce(np.multiply.outer, norms, np.ones(())).ravel()
         octave = np.ceil(np.log2(target) / 2).astype(np.int64) + _BITS
         octave = np.maximum(octave, 0)
         # the margin covers every rounding of this line
@@ -198,20 +197,6 @@ class Contrasts(OfQuery):
         return x
 
 
-class Cells(Factor):
-    """All cells of an axis."""
-
-    def __init__(self, n: int) -> None:
-        self.size = self.rows = n
-        self.l1 = self.l2 = self.largest = 1
-        self.inner = (0, 1)
-
-    def along(self, x: NDArray[Any], total: int) -> NDArray[Any]:
-        """Return the axis as it is."""
-        del total
-        return x
-
-
 def assembled(table: Axes, residuals: Tables, sizes: Sequence[int]) -> Array:
     """Put a marginal table together from residuals of its subsets."""
     out = np.zeros([sizes[i] for i in table])
@@ -249,6 +234,10 @@ class _Tables(Mechanism):
     def answers(self, estimate: Any) -> NDArray[Any]:
         """Return the tables' cells, one table after the other."""
         return np.concatenate([estimate[table].ravel() for table in self.workload.tables])
+
+    def _outside(self, axes: Axes) -> int:
+        """Return how many cells of the domain a cell of a table is made of."""
+        return math.prod(n for i, n in enumerate(self.sizes) if i not in axes)
 
     def _tables(self, residuals: Tables) -> Tables:
         return {table: assembled(table, residuals, self.sizes) for table in self.workload.tables}
@@ -360,10 +349,7 @@ class WeightedMarginals(_Tables):
         """Minimise (Σθ)²·Σ t/λ, which is not convex, over shares of the marginals."""
         masks = np.array([sum(1 << i for i in axes) for axes in self.sets], dtype=object)
         within = np.array([[(s & ~a) == 0 for a in masks] for s in masks])
-        outside = np.array(
-            [float(math.prod(n for i, n in enumerate(self.sizes) if i not in axes))
-             for axes in self.sets]
-        )  # fmt: skip
+        outside = np.array([float(self._outside(axes)) for axes in self.sets])
         dims = np.array([float(math.prod(self.sizes[i] - 1 for i in axes)) for axes in self.sets])
         asked = np.array([float(len(axes) in self.workload.ways) for axes in self.sets])
         energy = dims * (within @ (asked * outside))
@@ -393,48 +379,33 @@ class WeightedMarginals(_Tables):
 
     def _searched(self, objective: Any, asked: Array) -> Array:
         """Minimise from what is asked, from the largest sets, and from everything at once."""
-        from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
-
         largest = np.array([len(axes) == len(self.sets[-1]) for axes in self.sets])
         starts = [np.where(asked > 0, 0.0, -3.0), np.where(largest, 0.0, -6.0), 0 * asked]
         tries = [
-            minimize(objective, start, jac=True, bounds=[(-12.0, 3.0)] * len(asked),
+            optimize.minimize(objective, start, jac=True, bounds=[(-12.0, 3.0)] * len(asked),
                      method="L-BFGS-B", options={"maxiter": 2000})
             for start in starts
         ]  # fmt: skip
         return np.asarray(np.exp(min(tries, key=lambda t: float(t.fun)).x))
 
     def _measurement(self, axes: Axes, share: Fraction) -> Measurement:
-        factors = [Cells(n) if i in axes else Sum(n) for i, n in enumerate(self.sizes)]
-        return self.job.measurement(Kron(factors), share, f"marginal {list(axes)}")
+        return self.job.measurement(marginal(self.sizes, axes), share, f"marginal {list(axes)}")
 
-    def _eigenvalues(self, laws: dict[Axes, float]) -> dict[Axes, float]:
-        """Precision of each residual space: Σ over measured supersets of ∏_{i∉a} n_i/variance."""
-        out = {}
-        for part in self.sets:
-            out[part] = sum(
-                math.prod(n for i, n in enumerate(self.sizes) if i not in axes) / variance
-                for axes, variance in laws.items()
-                if set(part) <= set(axes)
-            )
-        return out
-
-    def _variances(self) -> dict[Axes, float]:
-        return {axes: variance(self._measurement(axes, share).law) for axes, share in self.measured}
+    def _precisions(self) -> dict[Axes, float]:
+        """What a measured table tells of each residual space in it: ∏_{i∉a} n_i/variance."""
+        return {
+            axes: self._outside(axes) / variance(self._measurement(axes, share).law)
+            for axes, share in self.measured
+        }
 
     def error(self) -> float:
         """Σ t_S/λ_S with the laws drawn."""
-        precision = self._eigenvalues(self._variances())
-        total = 0.0
+        precisions, total = self._precisions(), 0.0
         for part in self.sets:
             dims = math.prod(self.sizes[i] - 1 for i in part)
-            energy = sum(
-                math.prod(n for i, n in enumerate(self.sizes) if i not in table)
-                for table in self.workload.tables
-                if set(part) <= set(table)
-            )
-            if dims * energy:
-                total += dims * energy / precision[part]
+            asked = [t for t in self.workload.tables if set(part) <= set(t)]
+            if energy := dims * sum(map(self._outside, asked)):
+                total += energy / sum(_above(part, precisions).values())
         return total
 
     def course(self) -> Course:
@@ -445,23 +416,22 @@ class WeightedMarginals(_Tables):
             released = yield self._measurement(axes, share)
             shape = [self.sizes[i] for i in axes]
             tables[axes] = np.asarray(released, dtype=np.float64).reshape(shape)
-        variances = self._variances()
-        precision = self._eigenvalues(variances)
+        precisions = self._precisions()
         residuals: Tables = {}
         for part in self.sets:
-            if not precision[part]:
-                continue
-            gathered = np.zeros([self.sizes[i] for i in part])
-            for axes, y in tables.items():
-                if set(part) <= set(axes):
-                    outside = math.prod(n for i, n in enumerate(self.sizes) if i not in axes)
-                    gathered += outside / variances[axes] * _centred(y, axes, part)
-            residuals[part] = gathered / precision[part]
+            if known := _above(part, precisions):
+                gathered = [w * _centred(tables[axes], axes, part) for axes, w in known.items()]
+                residuals[part] = np.sum(gathered, axis=0) / sum(known.values())
         return self._tables(residuals)
 
     def describe(self) -> str:
         """Name how many marginals are measured."""
         return f"marginals: {len(self.measured)} weighted marginals"
+
+
+def _above(part: Axes, tables: Mapping[Axes, float]) -> dict[Axes, float]:
+    """Keep the tables of at least these attributes."""
+    return {axes: w for axes, w in tables.items() if set(part) <= set(axes)}
 
 
 def _centred(y: Array, axes: Axes, part: Axes) -> Array:

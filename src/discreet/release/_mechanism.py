@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -33,6 +34,18 @@ class Job:
     ) -> Measurement:
         """Return the measurement that costs this share of the price, or, alone, all of it."""
         return Measurement.priced(query, self.price, self.neighbours, share, label)
+
+    def strength(self, share: Fraction = Fraction(1)) -> float:
+        """ε of a share of the price; for Gaussian noise the ε whose Laplace noise is as wide."""
+        part = float(share * self.price.total)
+        return part if self.price.pure else 2 * math.sqrt(part)
+
+
+def read_share(share: float, example: float, name: str = "share") -> Fraction:
+    """Put a share of the price on a public grid of thousandths; refuse what is none."""
+    if not 0 < share < 1 or not 0 < (found := Fraction(round(share * 1000), 1000)) < 1:
+        raise ParameterError(f"{name} must lie between 0 and 1", hint=Hint(name, example))
+    return found
 
 
 class Mechanism(ABC):
@@ -91,11 +104,9 @@ class Sized(Mechanism):
     def _read_total(self, total: int | str, share: float, example: float) -> None:
         if total != "private" and not (isinstance(total, int) and total >= 0):
             raise ParameterError('total must be "private" or a public number of records')
-        self.total, self.total_share = total, Fraction(round(share * 1000), 1000)
-        if total == "private" and not 0 < self.total_share < 1:
-            raise ParameterError(
-                "total_share must lie between 0 and 1", hint=Hint("total_share", example)
-            )
+        self.total = total
+        if total == "private":
+            self.total_share = read_share(share, example, "total_share")
 
     @property
     def _known(self) -> str:

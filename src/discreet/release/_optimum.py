@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet.errors import Hint, ParameterError
 from discreet.release import _factors
 from discreet.release._mechanism import Job, Strategy
@@ -106,8 +106,7 @@ def gaussian_optimum(V: Array, *, gap: float = 1e-3, rounds: int = 400) -> Optim
         error = float(peak * ((root[:, None] * V * root) * inverse).sum())
         if error < best.error:
             best = Optimum(half / np.sqrt(peak), error, bound)
-        else:
-            best = Optimum(best.matrix, best.error, bound)
+        best = replace(best, bound=bound)
         if best.gap <= gap:
             break
         v = diagonal

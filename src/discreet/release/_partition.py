@@ -41,10 +41,10 @@ from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release import _tree
-from discreet.release._counts import Counts, fitting
-from discreet.release._hierarchy import GRID, best_levels
-from discreet.release._mechanism import Job, Mechanism
-from discreet.release._queries import Grouped, Levels
+from discreet.release._counts import Counts, apart, fitting
+from discreet.release._hierarchy import best_levels
+from discreet.release._mechanism import Job, Mechanism, read_share
+from discreet.release._queries import Grouped
 from discreet.release._questions import Course, Proved, alike
 from discreet.release._workload import Workload
 
@@ -83,8 +83,7 @@ class Partition(Proved):
     def law(self, length: int) -> noise.DiscreteLaplace:
         """Noise of a bucket's integer cost."""
         moved = self.reach(length) + self.reach(self.width)
-        changes = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
-        return noise.DiscreteLaplace(max(1, moved * changes) / self.epsilon)
+        return noise.DiscreteLaplace(max(1, moved * apart(self.neighbours)) / self.epsilon)
 
     def costs(self, counts: Counts) -> dict[int, NDArray[Any]]:
         """Return n·dev of every bucket, exactly. PRIVATE."""
@@ -119,23 +118,17 @@ class Partition(Proved):
 
     def moves(self) -> tuple[int, int, int]:
         """Every cost may move as far as that of the longest bucket."""
-        changes = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
         buckets = sum(len(self.starts(length)) for length in self.lengths)
-        return alike(changes * self.reach(self.width), buckets)
+        return alike(apart(self.neighbours) * self.reach(self.width), buckets)
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return the largest move of a bucket's cost over what was declared."""
-        changes = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
         mine, other = self.costs(x), self.costs(y)
         worst = Fraction(0)
         for length in self.lengths[1:]:
             gap = int(np.abs(mine[length] - other[length]).max())
-            worst = max(worst, Fraction(gap, changes * self.reach(length)))
+            worst = max(worst, Fraction(gap, apart(self.neighbours) * self.reach(length)))
         return worst
-
-    def blank(self) -> NDArray[Any]:
-        """Return the partition into one bucket."""
-        return np.zeros(1, dtype=np.int64)
 
     def record(self) -> dict[str, Any]:
         """Return the parameters."""
@@ -189,10 +182,8 @@ class Dawa(Mechanism):
                 "the partition of dawa is proved for pure ε only",
                 hint=Hint("method", "tree-adaptive"),
             )
-        if not 0 < share < 1:
-            raise ParameterError("share must lie between 0 and 1", hint=Hint("share", 0.25))
         fitting(job.workload.shape)
-        self.share = Fraction(round(share * 1000), 1000)
+        self.share = read_share(share, 0.25)
 
     def course(self) -> Course:
         """Choose a partition, measure its buckets, spread."""
@@ -201,15 +192,11 @@ class Dawa(Mechanism):
         starts = yield Partition(cells, self.share * price.total, 1 / rest, self.job.neighbours)
         labels = np.searchsorted(starts, np.arange(cells), side="right") - 1
         count = int(labels.max()) + 1
-        weights, sides = best_levels(Workload.prefix(count), pure=True)
-        levels = tuple(
-            (max(1, round(GRID * w / max(weights))), side)
-            for w, side in zip(weights, sides, strict=True)
-        )
-        query = Grouped(labels.astype(np.int64), Levels((count,), levels))
+        levels = best_levels(Workload.prefix(count), pure=True)
+        query = Grouped((count,), levels, labels.astype(np.int64))
         y = yield self.job.measurement(query, 1 - self.share, f"{count} buckets")
         pools, precisions = _tree.pooled(
-            query.inner.split(y), [s for _, s in levels], [1 / w**2 for w, _ in levels]
+            query.split(y), [s for _, s in levels], [1 / w**2 for w, _ in levels]
         )
         sums = _tree.isotonic(_tree.descend(pools, precisions)[:count])
         return (sums / np.bincount(labels, minlength=count))[labels]

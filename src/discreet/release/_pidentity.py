@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._lazy import optimize
 from discreet.release import _factors
 from discreet.release._counts import exact_product
 from discreet.release._factors import Array, Axis
@@ -161,36 +162,30 @@ def _norms(B: Array, *, pure: bool) -> Array:
 def _coarser(axis: Axis, n: int) -> Axis | None:
     """Return the same kind of workload on fewer cells, if there is one."""
     if isinstance(axis, Mixture):
-        parts = [(weight, _coarser(part, n)) for weight, part in axis.parts]
-        return (
-            Mixture([(w, a) for w, a in parts if a is not None])
-            if all(a is not None for _, a in parts)
-            else None
-        )
+        fewer = [(w, part) for w, own in axis.parts if (part := _coarser(own, n)) is not None]
+        return Mixture(fewer) if len(fewer) == len(axis.parts) else None
     if isinstance(axis, _factors.Rows | _factors.Gram):
         return None
-    return type(axis)(n)  # type: ignore[call-arg]  # every axis is made from its size
+    return type(axis)(n)
 
 
 def _solve(axis: Axis, p: int, *, pure: bool, patience: int) -> Array:
     """Solve on coarse grids first, then refine."""
-    sizes = [axis.n]
-    while sizes[0] > _COARSEST and _coarser(axis, -(-sizes[0] // 4)) is not None:
-        sizes.insert(0, -(-sizes[0] // 4))
-    coarse = axis if len(sizes) == 1 else _coarser(axis, sizes[0])
-    assert coarse is not None
-    starts = [scatter(p, sizes[0], seed) for seed in range(_STARTS if len(sizes) == 1 else 1)]
-    steps = 1000 if len(sizes) == 1 else 400
+    grids = [axis]
+    while grids[0].n > _COARSEST and (fewer := _coarser(axis, -(-grids[0].n // 4))) is not None:
+        grids.insert(0, fewer)
+    coarse, *finer = grids
     # of large problems most time goes into the optimiser's own steps, which grow with its memory
-    memory = 8 if len(sizes) == 1 else 4
-    solved = [_descend(coarse, B, pure=pure, steps=steps, memory=memory) for B in starts]
+    starts, steps, memory = (1, 400, 4) if finer else (_STARTS, 1000, 8)
+    solved = [
+        _descend(coarse, scatter(p, coarse.n, seed), pure=pure, steps=steps, memory=memory)
+        for seed in range(starts)
+    ]
     B = min(solved, key=lambda B: objective(B, coarse, coarse.diagonal(), pure=pure)[0])
-    for n in sizes[1:]:
-        B = np.repeat(B, -(-n // B.shape[1]), axis=1)[:, :n]
-        here = axis if n == axis.n else _coarser(axis, n)
-        assert here is not None
-        finest = n == axis.n
-        B = _descend(here, B, pure=pure, steps=patience if finest else 400, memory=memory)
+    for here in finer:
+        B = np.repeat(B, -(-here.n // B.shape[1]), axis=1)[:, : here.n]
+        steps = patience if here is axis else 400
+        B = _descend(here, B, pure=pure, steps=steps, memory=memory)
     return B
 
 
@@ -205,8 +200,6 @@ def scatter(p: int, n: int, seed: int = 0) -> Array:
 
 
 def _descend(axis: Axis, start: Array, *, pure: bool, steps: int, memory: int) -> Array:
-    from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
-
     shape, diagonal = start.shape, axis.diagonal()
     first = objective(start, axis, diagonal, pure=pure)[0]
 
@@ -214,7 +207,7 @@ def _descend(axis: Axis, start: Array, *, pure: bool, steps: int, memory: int) -
         value, slope = objective(b.reshape(shape), axis, diagonal, pure=pure)
         return value / first, slope.ravel() / first
 
-    found = minimize(
+    found = optimize.minimize(
         scaled,
         start.ravel(),
         jac=True,

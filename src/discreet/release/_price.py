@@ -48,10 +48,7 @@ class Price:
             raise ParameterError(
                 "state one price: epsilon, or epsilon and delta, or rho", hint=Hint("epsilon", "1")
             )
-        eps = _exact.epsilon(epsilon)
-        if delta is None:
-            return cls(eps, None, None)
-        return cls(eps, _exact.delta(delta), None)
+        return cls(_exact.epsilon(epsilon), None if delta is None else _exact.delta(delta), None)
 
     @property
     def pure(self) -> bool:
@@ -61,21 +58,15 @@ class Price:
     @property
     def total(self) -> Fraction:
         """The sum that parts may reach: ε if pure, otherwise ρ."""
-        if self.pure:
-            assert self.epsilon is not None
-            return self.epsilon
         if self.rho is not None:
             return self.rho
         assert self.epsilon is not None
-        assert self.delta is not None
-        return _rho_below(self.epsilon, self.delta)
+        return self.epsilon if self.delta is None else _rho_below(self.epsilon, self.delta)
 
     @property
     def loss(self) -> p.PrivacyLoss:
         """The loss of everything that the whole price buys in parts."""
-        if self.pure:
-            return p.Pure(self.total)
-        return p.Zcdp(self.total)
+        return p.Pure(self.total) if self.pure else p.Zcdp(self.total)
 
     def each(self, rows: int) -> Price:
         """Return the price of one record, where one unit may have so many.
@@ -106,9 +97,7 @@ class Price:
             raise ParameterError(f"a share of the price must lie in (0, 1], got {show(share)}")
         if self.pure:
             return noise.DiscreteLaplace(max(l1, 1) / (share * self.total))
-        if alone and self.rho is None:
-            assert self.epsilon is not None
-            assert self.delta is not None
+        if alone and self.epsilon is not None and self.delta is not None:
             return _certified(max(l2, 1), self.epsilon, self.delta, rows)
         return noise.DiscreteGaussian.from_variance(max(l2, 1) / (2 * share * self.total))
 

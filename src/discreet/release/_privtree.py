@@ -35,8 +35,8 @@ from discreet import noise
 from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
-from discreet.release._counts import Counts, fitting
-from discreet.release._mechanism import Job, Mechanism
+from discreet.release._counts import Counts, apart, fitting
+from discreet.release._mechanism import Job, Mechanism, read_share
 from discreet.release._price import variance
 from discreet.release._queries import block_sums, groups
 from discreet.release._questions import Course, Proved, alike
@@ -67,8 +67,7 @@ class Growth(Proved):
     def scale(self) -> Fraction:
         """λ."""
         beta = self.branching
-        moves = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
-        return moves * Fraction(2 * beta - 1, beta - 1) / self.epsilon
+        return apart(self.neighbours) * Fraction(2 * beta - 1, beta - 1) / self.epsilon
 
     @property
     def bias(self) -> int:
@@ -106,17 +105,15 @@ class Growth(Proved):
 
     def moves(self) -> tuple[int, int, int]:
         """One node of each depth, or two."""
-        sides = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
-        return alike(1, sides * (self.height + 1))
+        return alike(1, apart(self.neighbours) * (self.height + 1))
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return the largest move of any node's count: 1 is what the proof assumes."""
         worst = 0
         for mine, other in zip(self._sums(x), self._sums(y), strict=True):
-            gap = mine - other
+            gap = np.abs(mine - other)
             # one record added: one node moves; one changed: two nodes move, by 1 each
-            moves = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
-            worst = max(worst, int(np.abs(gap).max()), -(-int(np.abs(gap).sum()) // moves))
+            worst = max(worst, int(gap.max()), -(-int(gap.sum()) // apart(self.neighbours)))
         return Fraction(worst)
 
     def blank(self) -> NDArray[Any]:
@@ -184,15 +181,14 @@ class PrivTree(Mechanism):
                 "the tree of privtree is proved for pure ε only",
                 hint=Hint("method", "tree-adaptive"),
             )
-        if not 0 < share < 1 or any(s <= 0 for s in shares) or not sum(shares) < 1:
-            raise ParameterError("shares must lie between 0 and 1", hint=Hint("share", 0.5))
+        self.share, parts = read_share(share, 0.5), [read_share(s, 0.4, "shares") for s in shares]
+        if not sum(parts) < 1:
+            raise ParameterError("shares must add up to less than 1", hint=Hint("shares", (0.4,)))
         if len(shares) != len(cuts) or sorted(set(cuts)) != list(cuts) or min(cuts, default=0) < 0:
             raise ParameterError(
                 "cuts are depths from the top down, each with its share", hint=Hint("cuts", (3,))
             )
-        self.share = Fraction(round(share * 1000), 1000)
-        self.cuts = [(depth, Fraction(round(s * 1000), 1000))
-                     for depth, s in zip(cuts, shares, strict=True)]  # fmt: skip
+        self.cuts = list(zip(cuts, parts, strict=True))
 
     def course(self) -> Course:
         """Grow a tree, measure its leaves and its nodes at some depths, combine."""
@@ -206,9 +202,9 @@ class PrivTree(Mechanism):
         levels, y, noisy = [], [], []
         for top, part in [*tops, (1, 1 - taken)]:
             nodes = _above(labels, sides, top, shape)
-            count = int(nodes.max()) + 1
-            label = f"{count} leaves" if top == 1 else f"{count} nodes of side {top}"
-            asked = job.measurement(groups(nodes[labels.ravel()], count), rest * part, label)
+            query = groups(nodes[labels.ravel()])
+            label = f"{query.rows} leaves" if top == 1 else f"{query.rows} nodes of side {top}"
+            asked = job.measurement(query, rest * part, label)
             y.append(np.asarray((yield asked), dtype=np.float64))
             levels.append(nodes)
             noisy.append(variance(asked.law))

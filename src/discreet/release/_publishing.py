@@ -282,13 +282,10 @@ class Transcript(Release):
                     "version, or edited",
                     hint=Hint("fresh", True),
                 )
-            return np.array(values, dtype=np.int64 if _narrow(values) else object)
+            narrow = max(map(abs, values), default=0) < 1 << 62
+            return np.array(values, dtype=np.int64 if narrow else object)
 
         return made.conduct(answer)[0]
-
-
-def _narrow(values: Sequence[int]) -> bool:
-    return max(map(abs, values), default=0) < 1 << 62
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -85,7 +85,7 @@ class Query(ABC):
         return 2 * self.l2 - 2 * self.lowest_inner
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Levels(Query):
     """Block sums of several nested grids: level (w, s) is w times the sums of cubes of side s.
 
@@ -176,14 +176,9 @@ class Haar(Query):
     weights: tuple[int, ...]
 
     @cached_property
-    def width(self) -> int:
-        """Number of cells, padded to a power of two."""
-        return int(1 << (self.cells - 1).bit_length())
-
-    @property
     def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
-        """One row for each padded cell."""
-        return self.width
+        """One row for each cell, padded to a power of two."""
+        return int(1 << (self.cells - 1).bit_length())
 
     @property
     def l1(self) -> int:
@@ -214,7 +209,7 @@ class Haar(Query):
 
     def apply(self, counts: Counts) -> NDArray[Any]:
         """Return the weighted contrasts, coarse to fine."""
-        x = np.pad(counts.array().ravel(), (0, self.width - self.cells))
+        x = np.pad(counts.array().ravel(), (0, self.rows - self.cells))
         x = widened(x, max(self.weights), counts.total)
         rows = []
         for weight in reversed(self.weights[1:]):
@@ -248,18 +243,14 @@ class Matrix(Query):
     @cached_property
     def l2(self) -> int:
         """Largest squared column norm."""
-        # squares of entries below 2^31 in exact integers
-        squares = self._squares()
-        return int(np.asarray(squares.sum(axis=0)).max())
-
-    def _squares(self) -> Any:
         if self._largest >= 1 << 24:
             raise ParameterError(
                 "entries of a strategy must stay below 2^24 on its integer grid",
                 hint=Hint("scale", 16_384),
             )
         m = self.matrix
-        return m.multiply(m) if hasattr(m, "multiply") else m * m
+        squares = m.multiply(m) if hasattr(m, "multiply") else m * m
+        return int(np.asarray(squares.sum(axis=0)).max())
 
     @cached_property
     def _changed(self) -> tuple[int, int]:
@@ -321,6 +312,20 @@ class Sum(Factor):
         return np.asarray(x.sum(axis=0, keepdims=True))
 
 
+class Cells(Factor):
+    """All cells of an axis."""
+
+    def __init__(self, n: int) -> None:
+        self.size = self.rows = n
+        self.l1 = self.l2 = self.largest = 1
+        self.inner = (0, 1)
+
+    def along(self, x: NDArray[Any], total: int) -> NDArray[Any]:
+        """Return the axis as it is."""
+        del total
+        return x
+
+
 @dataclass(frozen=True, eq=False)
 class Kron(Query):
     """A Kronecker product of factors, one for each axis of the domain."""
@@ -353,9 +358,8 @@ class Kron(Query):
 
     def scales(self) -> list[list[list[int]]]:
         """Those of the factors."""
-        return (
-            [f.scales() for f in self.factors] if any(f.largest > 1 for f in self.factors) else []
-        )
+        weighted = any(f.largest > 1 for f in self.factors)
+        return [f.scales() for f in self.factors] if weighted else []
 
     def apply(self, counts: Counts) -> NDArray[Any]:
         """Sum out what is summed out, then apply each factor along its axis."""
@@ -369,6 +373,11 @@ class Kron(Query):
             x = along(x, position, lambda table, f=factor, t=total: f.along(table, t))
             total *= factor.largest
         return np.asarray(x).ravel()
+
+
+def marginal(shape: Sequence[int], axes: Container[int]) -> Kron:
+    """Return the table of some axes, the others summed out."""
+    return Kron([Cells(n) if i in axes else Sum(n) for i, n in enumerate(shape)])
 
 
 def along(x: NDArray[Any], axis: int, f: Any) -> NDArray[Any]:
@@ -397,55 +406,33 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped(Query):
-    """Another query, on the sums of groups of cells instead of the cells.
+class Grouped(Levels):
+    """Block sums of the sums of groups of cells instead of the cells.
 
     `labels` gives the group of each cell (row-major) and must be public: a constant, or
-    computed from released numbers. A record is in one group, so norms are the inner query's.
+    computed from released numbers. A record is in one group, so norms are those of the levels.
     """
 
     labels: NDArray[np.int64]
-    inner: Levels
-
-    @property
-    def rows(self) -> int:  # type: ignore[override]  # a property for an attribute
-        """Rows of the inner query."""
-        return self.inner.rows
-
-    @property
-    def l1(self) -> int:
-        """As the inner query."""
-        return self.inner.l1
-
-    @property
-    def l2(self) -> int:
-        """As the inner query."""
-        return self.inner.l2
-
-    @property
-    def lowest_inner(self) -> int:
-        """As the inner query."""
-        return self.inner.lowest_inner
-
-    def scales(self) -> list[list[list[int]]]:
-        """As the inner query."""
-        return self.inner.scales()
 
     def apply(self, counts: Counts) -> NDArray[Any]:
-        """Sum groups in exact integers, then apply the inner query."""
-        x, size = counts.array().ravel(), self.inner.shape[0]
+        """Sum groups in exact integers, then blocks of them."""
+        x, size = counts.array().ravel(), self.shape[0]
         if counts.total < 1 << 52:
             # doubles hold these sums exactly
             sums = np.bincount(self.labels, weights=x, minlength=size).astype(np.int64)
         else:
             sums = np.zeros(size, dtype=np.int64)
             np.add.at(sums, self.labels, x)
-        return self.inner.apply(Counts(sums, None, self.inner.shape))
+        return super().apply(Counts(sums, None, self.shape))
+
+    def _l1_changed(self) -> int:
+        return 2 * self.l1
 
 
-def groups(labels: NDArray[np.int64], count: int) -> Grouped:
-    """Return the plain sums of `count` groups."""
-    return Grouped(labels, Levels((count,), ((1, 1),)))
+def groups(labels: NDArray[np.int64]) -> Grouped:
+    """Return the plain sums of groups, which are numbered from 0."""
+    return Grouped((int(labels.max()) + 1,), ((1, 1),), labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -470,15 +457,11 @@ class Answers(Query):
         """Largest squared column norm; of one 0/1 query, 1."""
         return round(self.workload.sensitivity(2) ** 2) if self.only is None else 1
 
-    @property
-    def lowest_inner(self) -> int:
-        """0/1 columns have no negative inner products."""
-        return 0
-
     def _l1_changed(self) -> int:
         return 1 if self.only is not None else 2 * self.l1
 
     def _l2_changed(self) -> int:
+        # 0/1 columns have no negative inner products
         return 1 if self.only is not None else 2 * self.l2
 
     def apply(self, counts: Counts) -> NDArray[Any]:

@@ -70,9 +70,9 @@ class Question(ABC):
         """Return the largest distance of two tables that differ in so many records."""
         return rows
 
-    @abstractmethod
     def blank(self) -> NDArray[Any]:
         """Return an answer of the right form that knows no data (for replays)."""
+        return np.zeros(1, dtype=np.int64)
 
     def spends(self, price: Price) -> Fraction:
         """Return the exact part of the price it takes: ε of a pure price, otherwise ρ."""
@@ -132,16 +132,13 @@ class Measurement(OfQuery):
         label: str = "",
     ) -> Measurement:
         """Return the measurement that costs this share of a price, or, alone, all of it."""
-        l1, l2 = query.l1_sensitivity(neighbours), query.l2_sensitivity(neighbours)
+        l1, l2, _ = query.norms(neighbours)
         return cls(query, price.law(l1, l2, share, query.rows), neighbours, label)
 
     @property
     def loss(self) -> p.PrivacyLoss:
         """The loss of the law drawn, for this matrix and relation."""
-        l1, l2 = (
-            self.query.l1_sensitivity(self.neighbours),
-            self.query.l2_sensitivity(self.neighbours),
-        )
+        l1, l2, _ = self.moves()
         return cost(self.law, l1, l2, self.query.rows, self.neighbours)
 
     def ask(self, counts: Counts) -> NDArray[Any]:
@@ -152,9 +149,10 @@ class Measurement(OfQuery):
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return ‖Ax−Ay‖₁/Δ₁ or ‖Ax−Ay‖²/Δ₂²."""
         gap = (self.query.apply(x) - self.query.apply(y)).astype(object)
+        l1, l2, _ = self.moves()
         if isinstance(self.law, noise.DiscreteLaplace):
-            return Fraction(int(abs(gap).sum()), self.query.l1_sensitivity(self.neighbours))
-        return Fraction(int((gap * gap).sum()), self.query.l2_sensitivity(self.neighbours))
+            return Fraction(int(abs(gap).sum()), l1)
+        return Fraction(int((gap * gap).sum()), l2)
 
     def most(self, rows: int) -> int:
         """Distances of Gaussian noise are squares."""
@@ -162,13 +160,14 @@ class Measurement(OfQuery):
 
     def record(self) -> dict[str, Any]:
         """Return law, number of rows and sensitivities."""
+        l1, l2, _ = self.moves()
         return {
             "kind": "measurement",
             "label": self.label,
             "rows": self.query.rows,
             "law": self.law.to_dict(),
-            "l1": self.query.l1_sensitivity(self.neighbours),
-            "l2_squared": self.query.l2_sensitivity(self.neighbours),
+            "l1": l1,
+            "l2_squared": l2,
             "scales": self.query.scales(),
         }
 
@@ -251,10 +250,6 @@ class Choice(Question):
         """Return the largest move of a score over Δ."""
         gap = np.abs(self.exact(x) - self.exact(y))
         return Fraction(int(gap.max()), self.sensitivity)
-
-    def blank(self) -> NDArray[Any]:
-        """Choose the first."""
-        return np.zeros(1, dtype=np.int64)
 
     def record(self) -> dict[str, Any]:
         """Return the parameters."""

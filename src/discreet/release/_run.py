@@ -186,7 +186,9 @@ def run(
         first = preview(plan, source=source, analyst=analyst)
         if first.refused is not None:
             raise BudgetExceededError(first.refused, hint=first.hint)
-    with _opened(release, source, ledger, analyst, dummy=dummy) as curator:
+    # made-up data are another policy's: the budget is not touched, and not known to be free
+    where = {"dummy": True} if dummy else {"source": source, "ledger": ledger}
+    with open_curator(policy=release.policy, analyst=analyst, **where) as curator:
         offered = _preview(curator, release)
         if (beyond := _beyond(curator, offered, folder)) is not None:
             raise beyond
@@ -212,15 +214,6 @@ def run(
 def _preview(curator: Curator, release: Declaration) -> Preview:
     offers = {table.name: proposal(curator, release, table) for table in release.tables}
     return Preview(release, offers, next(iter(offers.values())).left)
-
-
-def _opened(
-    release: Declaration, source: Any, ledger: Any, analyst: str | None, *, dummy: bool
-) -> Curator:
-    if not dummy:
-        return open_curator(source, release.policy, ledger=ledger, analyst=analyst)
-    # another policy: the budget of the data is not touched, and not known to be free
-    return open_curator(policy=release.policy, analyst=analyst, dummy=True)
 
 
 def _check_folder(folder: Path, release: Declaration, *, dummy: bool) -> None:

@@ -60,6 +60,7 @@ from discreet._text import plain_str
 from discreet.errors import Hint, ParameterError
 from discreet.mechanisms import Interval
 from discreet.privacy import Neighbours
+from discreet.release._counts import apart
 from discreet.release._price import Price, cost, variance
 
 if TYPE_CHECKING:
@@ -101,7 +102,6 @@ class _Shape(ABC):
 
     def __init__(self, horizon: int) -> None:
         self.horizon = horizon
-        self._released: list[float] = []
 
     @property
     @abstractmethod
@@ -113,12 +113,8 @@ class _Shape(ABC):
         """Return the integers to which the last tick of a history adds noise. PRIVATE."""
 
     @abstractmethod
-    def accept(self, y: Sequence[int]) -> None:
-        """Take the released integers of the next tick."""
-
-    @abstractmethod
-    def total(self, t: int) -> float:
-        """Return the estimated sum of the t ticks so far."""
+    def total(self, released: Sequence[NDArray[Any]]) -> float:
+        """Return the estimated sum of all ticks, from what each has released."""
 
     @abstractmethod
     def weights(self, t: int) -> Array:
@@ -131,6 +127,7 @@ class _Root(_Shape):
     def __init__(self, horizon: int) -> None:
         super().__init__(horizon)
         self.factor = square_root(horizon)
+        self._solved: list[float] = []
 
     @property
     def declared(self) -> int:
@@ -142,16 +139,13 @@ class _Root(_Shape):
         factor = self.factor[: len(history)][::-1].tolist()
         return [sum(int(c) * v for c, v in zip(factor, history, strict=True))]
 
-    def accept(self, y: Sequence[int]) -> None:
-        """Solve for the tick."""
-        past = np.asarray(self._released)
-        t = len(past) + 1
-        known = float(self.factor[1:t][::-1].astype(np.float64) @ past) if t > 1 else 0.0
-        self._released.append((float(y[0]) - known) / float(self.factor[0]))
-
-    def total(self, t: int) -> float:
-        """Add up the solved ticks."""
-        return math.fsum(self._released[:t])
+    def total(self, released: Sequence[NDArray[Any]]) -> float:
+        """Solve for the ticks that are new, and add up."""
+        for y in released[len(self._solved) :]:
+            past = np.asarray(self._solved, dtype=np.float64)
+            known = float(self.factor[1 : len(past) + 1][::-1].astype(np.float64) @ past)
+            self._solved.append((float(y[0]) - known) / float(self.factor[0]))
+        return math.fsum(self._solved)
 
     def weights(self, t: int) -> Array:
         """Return the decoder's last row."""
@@ -167,8 +161,6 @@ class _Tree(_Shape):
         while BRANCHING**self.levels < horizon:
             self.levels += 1
         self._widths = [BRANCHING**level for level in range(self.levels)]
-        self._closed: list[list[float]] = [[] for _ in self._widths]
-        self._ticks = 0
 
     @property
     def declared(self) -> int:
@@ -180,29 +172,21 @@ class _Tree(_Shape):
         t = len(history)
         return [sum(history[-width:]) for width in self._widths if t % width == 0]
 
-    def accept(self, y: Sequence[int]) -> None:
-        """Close nodes."""
-        self._ticks += 1
-        ended = [level for level, width in enumerate(self._widths) if self._ticks % width == 0]
-        for level, value in zip(ended, y, strict=True):
-            self._closed[level].append(float(value))
-
-    def total(self, t: int) -> float:
-        """Add up completed nodes."""
-        return math.fsum(self._closed[level][node] for level, node in self._nodes(t))
+    def total(self, released: Sequence[NDArray[Any]]) -> float:
+        """Add up completed nodes: a tick releases those that end at it, finest first."""
+        return math.fsum(float(released[end - 1][k]) for k, end in self._nodes(len(released)))
 
     def weights(self, t: int) -> Array:
         """Return 1 for each node."""
         return np.ones(len(self._nodes(t)))
 
     def _nodes(self, t: int) -> list[tuple[int, int]]:
-        """Return the completed nodes that make up the first t ticks."""
-        out, start = [], 0
-        for level in range(self.levels - 1, -1, -1):
-            width = BRANCHING**level
-            while start + width <= t:
-                out.append((level, start // width))
-                start += width
+        """Return level and last tick of the completed nodes that make up the first t ticks."""
+        out, end = [], 0
+        for level, width in reversed(list(enumerate(self._widths))):
+            while end + width <= t:
+                end += width
+                out.append((level, end))
         return out
 
 
@@ -220,13 +204,9 @@ class _Anew(_Shape):
         """Add up."""
         return [sum(history)]
 
-    def accept(self, y: Sequence[int]) -> None:
-        """Keep the sum."""
-        self._released.append(float(y[0]))
-
-    def total(self, t: int) -> float:
+    def total(self, released: Sequence[NDArray[Any]]) -> float:
         """Return the last sum."""
-        return self._released[t - 1] if t else 0.0
+        return float(released[-1][0]) if released else 0.0
 
     def weights(self, t: int) -> Array:
         """Return one noise."""
@@ -316,7 +296,7 @@ class Stream:
 
     def _prepare(self) -> None:
         """Find the noise for the declared sensitivity, and what it costs."""
-        moved = self.bound * self.ticks * (1 if self.neighbours is Neighbours.ADD_REMOVE else 2)
+        moved = self.bound * self.ticks * apart(self.neighbours)
         self.declared = self._shape.declared * (moved if self.price.pure else moved**2)
         rows = self.horizon
         self.law = self.price.law(self.declared, self.declared, rows=rows)
@@ -368,7 +348,6 @@ class Stream:
     def accept(self, y: NDArray[Any]) -> float:
         """Take the released integers of the next tick; return the estimated sum so far."""
         self.released.append(y)
-        self._shape.accept(y.tolist())
         return self.total
 
     def follow(
@@ -432,7 +411,7 @@ class Stream:
     @property
     def total(self) -> float:
         """The estimated sum so far."""
-        return self._shape.total(self.now)
+        return self._shape.total(self.released)
 
     def terms(self) -> dict[str, Any]:
         """Return the public parameters."""

@@ -41,17 +41,16 @@ from numpy.typing import NDArray
 
 from discreet import _exact, noise
 from discreet import privacy as p
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
-from discreet._lazy import special
+from discreet._lazy import optimize, special
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
-from discreet.release._counts import LARGEST, Counts, Records, fitting, read_counts
+from discreet.release._counts import LARGEST, Counts, Records, apart, fitting, read_counts
 from discreet.release._junction import Clique, Junction, cells_of, spread_draw, uniforms
-from discreet.release._marginals import Cells
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._price import Price
-from discreet.release._queries import Kron, Query, Sum
+from discreet.release._queries import Query, marginal
 from discreet.release._questions import Choice, Course, conduct
 from discreet.release._workload import Marginals, Workload
 
@@ -131,38 +130,31 @@ class Model:
         """Minimise the dual from the present potentials."""
         tree = Junction(self.sizes, [table.clique for table in self.tables])
         theta, bags = _fit(tree, self.tables, self.records, self.theta, steps)
-        return (
-            Model(self.sizes, self.maps, self.spare, self.tables, self.records, theta),
-            tree,
-            bags,
-        )
+        return replace(self, theta=theta), tree, bags
 
     def with_table(self, table: Table) -> Model:
         """Add a table with zero potentials."""
         theta = np.concatenate([self.theta, np.zeros(table.values.size)])
-        return Model(self.sizes, self.maps, self.spare, (*self.tables, table), self.records, theta)
+        return replace(self, tables=(*self.tables, table), theta=theta)
 
     def renoised(self) -> Model:
         """Add fresh noise to the released tables."""
-        tables = tuple(
-            Table(t.clique, t.values + _normal(t.values.shape, t.sigma), t.sigma)
-            for t in self.tables
-        )
-        return Model(self.sizes, self.maps, self.spare, tables, self.records, self.theta)
+        noisy = [replace(t, values=t.values + _normal(t.sigma)) for t in self.tables]
+        return replace(self, tables=tuple(noisy))
 
     def draw(self, n: int, steps: int = 100) -> NDArray[np.int64]:
         """Fit and draw n records in the original codes."""
         _, tree, bags = self.fitted(steps)
-        return self._decoded(tree.draw(bags, n))
+        codes = tree.draw(bags, n)
+        # the merging of rare values is undone by their released counts
+        drawn = [spread_draw(self._split(i), code) for i, code in enumerate(codes.T)]
+        return np.stack(drawn, axis=1)
 
     def tables_of(self, wanted: Sequence[Clique]) -> list[Array]:
         """Return the expected tables of some attributes, in the original codes."""
         _, tree, bags = self.fitted(1)
-        split = []
-        for i, mapping in enumerate(self.maps):
-            spread = np.zeros((self.sizes[i], len(mapping)))
-            spread[mapping, np.arange(len(mapping))] = np.maximum(self.spare[i], 1e-9)
-            split.append(spread / np.maximum(spread.sum(axis=1, keepdims=True), 1e-300))
+        tables = [self._split(i) for i in range(len(self.maps))]
+        split = [t / np.maximum(t.sum(axis=1, keepdims=True), 1e-300) for t in tables]
         out = []
         for axes in wanted:
             table = tree.table(bags, axes) * self.records
@@ -171,28 +163,21 @@ class Model:
             out.append(table)
         return out
 
-    def _decoded(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Undo the merging of rare values, by their released counts."""
-        out = np.zeros_like(codes)
-        for i, mapping in enumerate(self.maps):
-            # row v: weights of the values that share code v
-            table = np.zeros((self.sizes[i], len(mapping)))
-            table[mapping, np.arange(len(mapping))] = np.maximum(self.spare[i], 1e-9)
-            out[:, i] = spread_draw(table, codes[:, i])
-        return out
+    def _split(self, i: int) -> Array:
+        """Weights of the values of an attribute (columns) that share each code (rows)."""
+        table = np.zeros((self.sizes[i], len(self.maps[i])))
+        table[self.maps[i], np.arange(len(self.maps[i]))] = np.maximum(self.spare[i], 1e-9)
+        return table
 
 
-def _normal(shape: tuple[int, ...], sigma: Array) -> Array:
+def _normal(sigma: Array) -> Array:
     """Draw noise of the released tables' own law, cell by cell (post-processing)."""
-    z = special.ndtri(uniforms(math.prod(shape))).reshape(shape)
-    return np.asarray(z * sigma)
+    return np.asarray(special.ndtri(uniforms(sigma.size)).reshape(sigma.shape) * sigma)
 
 
 def _fit(
     tree: Junction, tables: Sequence[Table], size: float, theta: Array, steps: int
 ) -> tuple[Array, list[Array]]:
-    from scipy.optimize import minimize  # noqa: PLC0415 - scipy loads on first use
-
     homes = [tree.home(t.clique) for t in tables]
     stops = np.cumsum([t.values.size for t in tables])
     y = np.concatenate([t.values.ravel() for t in tables])
@@ -216,7 +201,7 @@ def _fit(
         value = size * log_z - float(t @ y) + 0.5 * float((slack * t) @ t)
         return value / size, (size * mu - y + slack * t) * scale / size
 
-    found = minimize(objective, theta / scale, jac=True, method="L-BFGS-B",
+    found = optimize.minimize(objective, theta / scale, jac=True, method="L-BFGS-B",
                      options={"maxiter": steps, "maxcor": 20, "ftol": 1e-10,
                               "gtol": 1e-7})  # fmt: skip
     t = np.asarray(found.x * scale)
@@ -236,7 +221,6 @@ class SyntheticRecords(Mechanism):
         d = len(self.shape)
         most = d * (d - 1) // 2
         self.rounds = min(most, d - 1 + EXTRA) if pairs is None else min(pairs, most)
-        self._moves = 1 if job.neighbours is Neighbours.ADD_REMOVE else 2
 
     @property
     def memory(self) -> int:
@@ -251,8 +235,7 @@ class SyntheticRecords(Mechanism):
         noisy = []
         sigma = 0.0
         for i in range(d):
-            query = Kron([Cells(n) if k == i else Sum(n) for k, n in enumerate(self.shape)])
-            asked = job.measurement(query, share, f"attribute {i}")
+            asked = job.measurement(marginal(self.shape, (i,)), share, f"attribute {i}")
             noisy.append(np.asarray((yield asked), dtype=np.float64))
             sigma = asked.law.std
         size = max(1.0, float(np.mean([y.sum() for y in noisy])))
@@ -298,11 +281,11 @@ class SyntheticRecords(Mechanism):
     def answers(self, estimate: Model) -> Array:
         """Answer the workload from the model, without drawing records."""
         workload, d = self.job.workload, len(self.shape)
-        wanted = list(workload.tables) if isinstance(workload, Marginals) else [tuple(range(d))]
         if isinstance(workload, Marginals):
-            return np.concatenate([t.ravel() for t in estimate.tables_of(wanted)])
+            return np.concatenate([t.ravel() for t in estimate.tables_of([*workload.tables])])
         fitting(self.shape, "release.Workload.marginals(sizes, ways=2)")
-        return np.asarray(workload.answers(estimate.tables_of(wanted)[0]), dtype=np.float64)
+        (whole,) = estimate.tables_of([tuple(range(d))])
+        return np.asarray(workload.answers(whole), dtype=np.float64)
 
     def describe(self) -> str:
         """Name the number of tables."""
@@ -335,7 +318,7 @@ class SyntheticRecords(Mechanism):
             share=share,
             neighbours=self.job.neighbours,
             groups=np.concatenate(groups),
-            sensitivity=self._moves,
+            sensitivity=apart(self.job.neighbours),
             label=f"round {r}: worst pair",
         )
 

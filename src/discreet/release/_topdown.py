@@ -28,19 +28,19 @@ How (Abowd et al. 2022, without the solver)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from fractions import Fraction
 from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._lazy import optimize, sparse
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import fitting
-from discreet.release._marginals import Cells
-from discreet.release._mechanism import Job, Mechanism
-from discreet.release._queries import Kron, Sum
+from discreet.release._mechanism import Job, Mechanism, read_share
+from discreet.release._queries import marginal
 from discreet.release._questions import Course, Measurement, Unprotected
 from discreet.release._tree import onto_simplex
 
@@ -82,11 +82,7 @@ class TopDown(Mechanism):
                 "with unprotected totals only records of equal totals are neighbours",
                 hint=Hint("neighbours", "change-one"),
             )
-        if not 0 < nation_share < 1:
-            raise ParameterError(
-                "nation_share must lie between 0 and 1", hint=Hint("nation_share", 0.5)
-            )
-        self.nation_share = Fraction(round(nation_share * 1000), 1000)
+        self.nation_share = read_share(nation_share, 0.5, "nation_share")
 
     @property
     def note(self) -> str:  # type: ignore[override]  # a property for an attribute
@@ -96,27 +92,19 @@ class TopDown(Mechanism):
         named = " and ".join(self.unprotected)
         return f"{named} released exactly, without any protection"
 
-    def _query(self, *, areas: bool, cells: bool) -> Kron:
-        rest = [Cells(n) if cells else Sum(n) for n in self.shape[1:]]
-        return Kron([Cells(self.shape[0]) if areas else Sum(self.shape[0]), *rest])
-
-    def _asked(self, *, areas: bool, cells: bool, share: Fraction, label: str) -> Measurement:
-        return self.job.measurement(self._query(areas=areas, cells=cells), share, label)
+    def _asked(self, axes: Container[int], share: Fraction, label: str) -> Measurement:
+        return self.job.measurement(marginal(self.shape, axes), share, label)
 
     def _totals(self) -> Course:
         """Return area totals (whole, adding up) and what is left of the price."""
         relation = self.job.neighbours
         if (meaning := EXACT["area-totals"]) in self.unprotected:
-            exact = yield Unprotected(
-                self._query(areas=True, cells=False), meaning, relation, "area totals"
-            )
+            exact = yield Unprotected(marginal(self.shape, (0,)), meaning, relation, "area totals")
             return np.asarray(exact, dtype=np.int64), Fraction(1)
-        noisy = yield self._asked(areas=True, cells=False, share=_TOTALS, label="area totals")
+        noisy = yield self._asked((0,), _TOTALS, "area totals")
         values = np.asarray(noisy, dtype=np.float64)
         if (meaning := EXACT["total"]) in self.unprotected:
-            exact = yield Unprotected(
-                self._query(areas=False, cells=False), meaning, relation, "total"
-            )
+            exact = yield Unprotected(marginal(self.shape, ()), meaning, relation, "total")
             total = int(exact[0])
         else:
             total = max(0, round(float(values.sum())))
@@ -127,8 +115,9 @@ class TopDown(Mechanism):
         """Measure totals, nation and areas; project and round from the top down."""
         totals, rest = yield from self._totals()
         share = rest * self.nation_share
-        nation_y = yield self._asked(areas=False, cells=True, share=share, label="nation")
-        areas_y = yield self._asked(areas=True, cells=True, share=rest - share, label="areas")
+        axes = range(len(self.shape))
+        nation_y = yield self._asked(axes[1:], share, "nation")
+        areas_y = yield self._asked(axes, rest - share, "areas")
         total = int(totals.sum())
         nation = onto_simplex(
             np.asarray(nation_y, dtype=np.float64)[None, :], np.array([float(total)])
@@ -174,9 +163,6 @@ def dykstra(start: Array, columns: Array, rows: Array, tolerance: float = 1e-6) 
 
 def rounded(x: Array, columns: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Round a table to whole numbers with exact column and row sums, as near as possible."""
-    from scipy import sparse  # noqa: PLC0415 - scipy loads on first use
-    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415 - the same
-
     slack = 1e-5
     for _ in range(6):
         floors = np.maximum(np.floor(x + slack), 0).astype(np.int64)
@@ -195,10 +181,10 @@ def rounded(x: Array, columns: NDArray[np.int64], rows: NDArray[np.int64]) -> ND
             ]
         )
         wanted = np.concatenate([columns - floors.sum(axis=0), rows - floors.sum(axis=1)])
-        found = milp(
+        found = optimize.milp(
             1 - 2 * part.ravel()[free],
-            constraints=LinearConstraint(system, wanted, wanted),
-            bounds=Bounds(0, 1),
+            constraints=optimize.LinearConstraint(system, wanted, wanted),
+            bounds=optimize.Bounds(0, 1),
         )
         if found.x is not None:
             out = floors.ravel().copy()
@@ -214,18 +200,13 @@ def _northwest(x: Array, columns: NDArray[np.int64], rows: NDArray[np.int64]) ->
     """Fill a table with the given sums greedily, largest wishes first: always possible."""
     out = np.minimum(np.floor(np.maximum(x, 0.0)).astype(np.int64), columns[None, :])
     out = np.minimum(out, rows[:, None])
-    for j in range(x.shape[1]):
-        over = int(out[:, j].sum() - columns[j])
-        for i in np.argsort(x[:, j] - out[:, j]):
-            cut = min(max(over, 0), int(out[i, j]))
-            out[i, j] -= cut
-            over -= cut
-    for i in range(x.shape[0]):
-        over = int(out[i].sum() - rows[i])
-        for j in np.argsort(x[i] - out[i]):
-            cut = min(max(over, 0), int(out[i, j]))
-            out[i, j] -= cut
-            over -= cut
+    for lines, wishes, sums in ((out.T, x.T, columns), (out, x, rows)):
+        for line, wish, most in zip(lines, wishes, sums.tolist(), strict=True):
+            over = max(0, int(line.sum()) - most)
+            for i in np.argsort(wish - line):
+                cut = min(over, int(line[i]))
+                line[i] -= cut
+                over -= cut
     left, right = columns - out.sum(axis=0), rows - out.sum(axis=1)
     i = j = 0
     while i < len(right) and j < len(left):

@@ -21,6 +21,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._lazy import optimize
+
 Array = NDArray[np.float64]
 
 
@@ -137,7 +139,5 @@ def isotonic(cells: Array) -> Array:
     farther from the truth, whatever the noise. Clipping the cells has no such promise: its
     positive errors add up along a range.
     """
-    from scipy.optimize import isotonic_regression  # noqa: PLC0415 - scipy loads on first use
-
-    sums = np.maximum(isotonic_regression(np.cumsum(cells)).x, 0.0)
+    sums = np.maximum(optimize.isotonic_regression(np.cumsum(cells)).x, 0.0)
     return np.diff(sums, prepend=0.0)

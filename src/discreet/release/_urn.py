@@ -41,7 +41,7 @@ from discreet import noise
 from discreet._dataclass import dataclass
 from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
-from discreet.release._counts import Counts, fitting
+from discreet.release._counts import Counts, apart, fitting
 from discreet.release._mechanism import Job, Mechanism
 from discreet.release._questions import Course, Proved, alike
 
@@ -71,8 +71,7 @@ class Urn(Proved):
 
     def alpha(self, draws: int) -> Fraction:
         """Prior of every origin of a destination with so many draws."""
-        sides = 1 if self.neighbours is Neighbours.ADD_REMOVE else 2
-        return prior(draws, self.epsilon / sides)
+        return prior(draws, self.epsilon / apart(self.neighbours))
 
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return how often each origin was drawn for each destination."""
@@ -86,7 +85,7 @@ class Urn(Proved):
 
     def moves(self) -> tuple[int, int, int]:
         """One record more, or one less and one more."""
-        return alike(1, 1 if self.neighbours is Neighbours.ADD_REMOVE else 2)
+        return alike(1, apart(self.neighbours))
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return how many records two tables are apart."""

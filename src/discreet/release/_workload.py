@@ -13,6 +13,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -86,12 +87,12 @@ class Workload(ABC):
     @staticmethod
     def kron(*workloads: Workload) -> Workload:
         """Return all products of queries, one from each workload, over the joint domain."""
-        if not workloads or not all(isinstance(w, Products) for w in workloads):
+        parts = [w.terms for w in workloads if isinstance(w, Products)]
+        if not parts or len(parts) != len(workloads):
             raise ParameterError(
                 "kron multiplies workloads made of one-dimensional ones",
                 hint="Workload.kron(Workload.prefix(64), Workload.identity(3))",
             )
-        parts = [w.terms for w in workloads if isinstance(w, Products)]
         terms = [
             (math.prod(w for w, _ in chosen), tuple(a for _, axes in chosen for a in axes))
             for chosen in itertools.product(*parts)
@@ -106,7 +107,8 @@ class Workload(ABC):
         """
         given = list(workloads)
         factors = [1.0] * len(given) if weights is None else [float(w) for w in weights]
-        if not given or not all(isinstance(w, Products) for w in given):
+        parts = [w.terms for w in given if isinstance(w, Products)]
+        if not given or len(parts) != len(given):
             raise ParameterError(
                 "union joins workloads made of Kronecker products",
                 hint="Workload.union([Workload.prefix(64), Workload.identity(64)])",
@@ -118,9 +120,8 @@ class Workload(ABC):
         return Products(
             [
                 (factor * weight, axes)
-                for factor, w in zip(factors, given, strict=True)
-                if isinstance(w, Products)
-                for weight, axes in w.terms
+                for factor, terms in zip(factors, parts, strict=True)
+                for weight, axes in terms
             ]
         )
 
@@ -253,10 +254,9 @@ class Products(Workload):
         for _, axes in self.terms:
             sizes = [axis.m for axis in axes]
             if index < math.prod(sizes):
-                product: Array = np.ones(())
-                for axis, i in zip(axes, np.unravel_index(index, sizes), strict=True):
-                    product = np.multiply.outer(product, axis.row(int(i)))
-                return product
+                at = np.unravel_index(index, sizes)
+                rows = [axis.row(int(i)) for axis, i in zip(axes, at, strict=True)]
+                return np.asarray(reduce(np.multiply.outer, rows))
             index -= math.prod(sizes)
         raise ParameterError(f"queries are counted from 0 to {self.queries - 1}")
 
@@ -265,10 +265,7 @@ class Products(Workload):
         fitting(self.shape)
         out = np.zeros(self.shape)
         for weight, axes in self.terms:
-            product: Array = np.ones(())
-            for axis in axes:
-                product = np.multiply.outer(product, axis.diagonal())
-            out += weight**2 * product
+            out += weight**2 * reduce(np.multiply.outer, [axis.diagonal() for axis in axes])
         return out
 
     def gram(self) -> Array:
@@ -277,10 +274,8 @@ class Products(Workload):
             return super().gram()
         out = np.zeros((self.cells, self.cells))
         for weight, axes in self.terms:
-            product: Array = np.ones((1, 1))
-            for axis in axes:
-                product = np.asarray(np.kron(product, axis.gram()), dtype=np.float64)
-            out += weight**2 * product
+            grams: list[Any] = [axis.gram() for axis in axes]
+            out += weight**2 * reduce(np.kron, grams)
         return out
 
     def energy(self, side: int) -> float:
@@ -291,18 +286,15 @@ class Products(Workload):
         """Largest column norm, twice that for a change (without the weights of a union)."""
         if norm not in (1, 2):
             raise ParameterError("norm must be 1 or 2", hint=Hint("norm", 1))
-        power = 0.0
-        sums: Array = np.zeros(self.shape) if len(self.terms) > 1 else np.zeros(())
-        for _, axes in self.terms:
-            columns = [a.column_sums() if norm == 1 else a.diagonal() for a in axes]
-            if len(self.terms) == 1:
-                power = math.prod(float(c.max()) for c in columns)
-            else:
-                product: Array = np.ones(())
-                for c in columns:
-                    product = np.multiply.outer(product, c)
-                sums += product
-        power = power or float(sums.max())
+        columns = [
+            [axis.column_sums() if norm == 1 else axis.diagonal() for axis in axes]
+            for _, axes in self.terms
+        ]
+        if len(columns) == 1:  # norms multiply: the product is not written out
+            power = math.prod(float(c.max()) for c in columns[0])
+        else:
+            products = [reduce(np.multiply.outer, parts) for parts in columns]
+            power = float(np.sum(products, axis=0).max())
         change = Neighbours(neighbours) is Neighbours.CHANGE_ONE
         return (2 if change else 1) * (power if norm == 1 else math.sqrt(power))
 
@@ -330,11 +322,16 @@ class Marginals(Workload):
                 f"ways must be numbers of attributes, 0 to {len(sizes)}", hint=Hint("ways", 2)
             )
         self.shape, self.ways = sizes, orders
-        e = [1] + [0] * max(orders)
-        for n in sizes:
+        self.queries = self._summed(sizes, [1] * len(sizes))
+
+    def _summed(self, inside: Sequence[Any], outside: Sequence[Any]) -> Any:
+        """Σ over tables of the product of a number for each axis, inside the table or outside."""
+        e = [1] + [0] * max(self.ways)
+        for a, b in zip(inside, outside, strict=True):
             for k in range(len(e) - 1, 0, -1):
-                e[k] += n * e[k - 1]
-        self.queries = sum(e[k] for k in orders)
+                e[k] = b * e[k] + a * e[k - 1]
+            e[0] *= b
+        return sum(e[k] for k in self.ways)
 
     def key(self) -> tuple[Any, ...]:
         """Sizes and orders."""
@@ -382,15 +379,10 @@ class Marginals(Workload):
         return np.full(self.shape, float(self._copies))
 
     def energy(self, side: int) -> float:
-        """Sum of the products' energies: Σ over tables, by elementary symmetric sums."""
+        """Sum of the products' energies."""
         inside = [_factors.Identity(n).energy(side) for n in self.shape]
         outside = [_factors.Total(n).energy(side) for n in self.shape]
-        e = [1.0] + [0.0] * max(self.ways)
-        for a, b in zip(inside, outside, strict=True):
-            for k in range(len(e) - 1, 0, -1):
-                e[k] = b * e[k] + a * e[k - 1]
-            e[0] *= b
-        return sum(e[k] for k in self.ways)
+        return float(self._summed(inside, outside))
 
     def sensitivity(self, norm: int = 1, neighbours: Neighbours | str = "add-remove") -> float:
         """A record is in one cell of every table; a change moves two."""

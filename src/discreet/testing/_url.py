@@ -50,10 +50,8 @@ def _opener(url: str) -> Iterator[Opener]:
 
 def _function(name: str) -> Opener:
     module, _, function = name.partition(":")
-    try:
+    with suppress(ImportError, AttributeError, ValueError):
         return cast("Opener", getattr(importlib.import_module(module), function))
-    except (ImportError, AttributeError, ValueError):
-        pass
     raise ParameterError("this names neither an engine nor a function that opens one", hint=_KINDS)
 
 
