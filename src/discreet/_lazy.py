@@ -1,4 +1,4 @@
-"""Modules that load on first use: scipy takes longer to import than most answers take."""
+"""Modules that load on first use: some take longer to import than most answers take."""
 
 from __future__ import annotations
 
@@ -33,3 +33,5 @@ class _Lazy:
 special: Any = _Lazy("scipy.special")
 fft: Any = _Lazy("scipy.fft")
 optimize: Any = _Lazy("scipy.optimize")
+linalg: Any = _Lazy("scipy.linalg")
+arrow: Any = _Lazy("pyarrow")

@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._dataclass import dataclass, replace
+from discreet._exact import turning
 from discreet._lazy import special
 from discreet.errors import Hint, ParameterError
 
@@ -316,13 +317,7 @@ def respondents(
 
 def _least(c: int, n: int, p: float, q: float, alpha: float) -> int:
     """Return the least K that the test against larger counts does not reject: P_K(C ≥ c) > α."""
-    low, high = -1, n
-    if tail(c, n, n, p, q) <= alpha:
-        return n
-    while high - low > 1:
-        mid = (low + high) // 2
-        low, high = (low, mid) if tail(c, mid, n, p, q) > alpha else (mid, high)
-    return high
+    return turning(lambda k: tail(c, k, n, p, q) > alpha, -1, n)[1]
 
 
 def _most(c: int, n: int, p: float, q: float, alpha: float) -> int:

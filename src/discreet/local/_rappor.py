@@ -116,20 +116,17 @@ class Rappor(LocalProtocol):
                 "q must exceed p: set bits are sent as 1 more often", hint=Hint("q", "0.75")
             )
         h = read_whole(hashes, "hashes", most=32)
+        k = read_whole(bits, "bits", least=2, most=1 << 16)
+        groups = read_whole(cohorts, "cohorts", most=1 << 16)
         permanent = ((1 - flip / 2) / (flip / 2)) ** (2 * h)
         one, zero = _mixed(flip, low, high)
         self._set(
-            claimed=log_up(permanent),
-            odds=permanent,
+            claimed=log_up(permanent), odds=permanent,
             odds_instant=(one * (1 - zero) / (zero * (1 - one))) ** h,
-            bits=read_whole(bits, "bits", least=2, most=1 << 16),
-            hashes=h,
-            cohorts=read_whole(cohorts, "cohorts", most=1 << 16),
-            f=flip,
-            p=low,
-            q=high,
-            campaign=str(campaign),
-        )
+            bits=k, hashes=h, cohorts=groups, f=flip, p=low, q=high, campaign=str(campaign),
+            fields=(Field("cohort", limit=groups), Field("bits", bits=k)),
+            state_shape=(groups, k + 1),  # ones per cohort and bit, and reports per cohort
+        )  # fmt: skip
 
     # -- what it promises -------------------------------------------------------
 
@@ -209,11 +206,6 @@ class Rappor(LocalProtocol):
 
     # -- client -----------------------------------------------------------------
 
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Cohort and bits."""
-        return (Field("cohort", limit=self.cohorts), Field("bits", bits=self.bits))
-
     def parse(self, values: Any) -> tuple[Words, bool]:
         return _bits.read_words(values, self.campaign)
 
@@ -251,11 +243,6 @@ class Rappor(LocalProtocol):
         return RapporClient(self, max_reports=max_reports, memo=memo)
 
     # -- server -----------------------------------------------------------------
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """Ones per cohort and bit, and reports per cohort."""
-        return (self.cohorts, self.bits + 1)
 
     def possible(self, state: Counts, n: int) -> bool:
         """No group has more ones than reports."""
@@ -332,11 +319,7 @@ class Rappor(LocalProtocol):
     def law(self, bloom: Sequence[int], *, instant: bool = True) -> dict[tuple[int, ...], Fraction]:
         """Return the exact law of one report (or of the permanent bits) of a Bloom filter."""
         one, zero = self.rates if instant else (1 - self.f / 2, self.f / 2)
-        out: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
-        for bit in bloom:
-            w = one if bit else zero
-            out = {(*y, b): v * (w if b else 1 - w) for y, v in out.items() for b in (0, 1)}
-        return out
+        return _bits.bits_law(one if bit else zero for bit in bloom)
 
 
 def _mixed(f: Fraction, p: Fraction, q: Fraction) -> tuple[Fraction, Fraction]:

@@ -79,7 +79,16 @@ class LocalVector(LocalProtocol):
         eps = read_epsilon(epsilon)
         k = _best_reported(d, eps) if reported is None else read_whole(reported, "reported", most=d)
         one = LocalMean(eps / k, low, high)
-        self._set(claimed=eps, odds=one.odds**k, dimensions=d, reported=k, one=one)
+        # for each reported coordinate: which one, which law, its output
+        fields = [
+            Field(f"{field.name}{i}", limit=field.limit)
+            for i in range(k)
+            for field in (Field("coordinate", limit=max(2, d)), *one.fields)
+        ]
+        self._set(
+            claimed=eps, odds=one.odds**k, dimensions=d, reported=k, one=one, fields=tuple(fields),
+            state_shape=(d, *one.state_shape), row_bytes=16 * d + 64 * k,
+        )  # fmt: skip
 
     @property
     def low(self) -> Fraction:
@@ -112,24 +121,6 @@ class LocalVector(LocalProtocol):
         """What one reported coordinate stands for: d/k."""
         return self.dimensions / self.reported
 
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """For each reported coordinate: which one, which law, its output."""
-        form, output = self.one.fields
-        return tuple(
-            Field(f"{name}{i}", limit=limit)
-            for i in range(self.reported)
-            for name, limit in (
-                ("coordinate", max(2, self.dimensions)),
-                ("form", form.limit),
-                ("output", output.limit),
-            )
-        )
-
-    @property
-    def _row_bytes(self) -> int:
-        return 16 * self.dimensions + 64 * self.reported
-
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
         array = read_numbers(values)
         if array.ndim not in (1, 2) or array.shape[-1] != self.dimensions:
@@ -157,11 +148,6 @@ class LocalVector(LocalProtocol):
             j = i + np.asarray(noise.uniform_many(self.dimensions - i, n)).astype(np.int64)
             order[rows, i], order[rows, j] = order[rows, j], order[rows, i].copy()
         return order[:, : self.reported]
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """The sums of :class:`LocalMean` for each coordinate."""
-        return (self.dimensions, 5)
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Refuse unknown or repeated coordinates and impossible outputs."""
