@@ -18,6 +18,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -426,19 +427,15 @@ def measurements(
     [(115, {(): 78})]
     """
     loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
-    engine = engines.connect(tables, loaded)
-    try:
+    with closing(engines.connect(tables, loaded)) as engine:
 
         def fanout(table: str, columns: tuple[str, ...]) -> int:
             return engine.fanout(Scan(loaded.table(table)), columns)
 
         if isinstance(question, str):
             question = sql.parse(question, loaded, public_fanout=fanout).query
-        lowered = lower(question)
-        key = _salt(salt)
+        lowered, key = lower(question), _salt(salt)
         groups = [engine.execute(a, key) if a.measures else {} for a in lowered.aggregates]
-    finally:
-        engine.close()
     return [
         Measurement(f"{part.kind} {i}{suffix}", declared, exact)
         for i, part in enumerate(lowered.parts)
