@@ -168,12 +168,6 @@ def texts(word: Any) -> Iterator[Any]:
         yield ex.Matches(value, "^A.*K$", fold=True)
 
 
-def used(e: Any) -> set[str]:
-    """Names of the columns that an expression reads."""
-    own = {e.name} if isinstance(e, ex.Column) else set()
-    return own.union(*(used(child) for child in e.children))
-
-
 def columns_of(relation: Relation) -> Columns:
     """Columns of a relation, as expressions."""
     return {name: ex.Column(name, kind) for name, kind in relation.schema.items()}
@@ -238,14 +232,14 @@ def _expressions() -> Iterator[Case]:
         distinct = [Measure(MeasureKind.DISTINCT, e) for e in part]
         yield Case("expressions", aggregate(relation, (), (*sums, *nulls, *distinct), ROWS), {})
     for condition in (e for e in exprs if e.type.kind is Kind.BOOLEAN):
-        table = Scan(_nasty.table(*({"age"} | used(condition))))
+        table = Scan(_nasty.table(*({"age"} | set(ex.columns_of(condition)))))
         below = Filter(Filter(table, ex.Not(ex.IsNull(c["age"]))), condition)
         measures = ONE, Measure(MeasureKind.SUM, c["age"])
         yield Case("conditions", aggregate(below, (), measures, ROWS), {})
     for index, e in enumerate(exprs):
         codes = tuple(range(e.type.lo, min(e.type.hi, e.type.lo + 40) + 1))
         key = Key("k", e, codes[::3] if index % 2 else codes)
-        table = Scan(_nasty.table(*(used(e) or NAMES[:1])))
+        table = Scan(_nasty.table(*(ex.columns_of(e) or NAMES[:1])))
         yield Case("keys", aggregate(table, (key,), (ONE,), ROWS), {})
 
 

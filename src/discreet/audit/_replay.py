@@ -212,7 +212,10 @@ class _Tape:
         if self.before is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a mechanism's own, which replays do not repeat
-                self.outcomes.append(_Raised.of(run))
+                try:
+                    self.outcomes.append(run())
+                except Exception as error:  # noqa: BLE001 - raised again below, and by the replay
+                    self.outcomes.append(_Raised(error))
         elif number >= len(self.before.calls):
             self.difference = (
                 f"{_FLOW}: call {number + 1}, {_named(call)}, is made on the neighbour only"
@@ -248,13 +251,6 @@ class _Raised:
     """A mechanism's refusal, to be raised again."""
 
     error: Exception
-
-    @classmethod
-    def of(cls, run: Callable[[], Any]) -> Any:
-        try:
-            return run()
-        except Exception as error:  # noqa: BLE001 - raised again by the tape
-            return cls(error)
 
 
 def _kept(x: Any) -> Any:

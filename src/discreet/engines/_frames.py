@@ -149,15 +149,10 @@ codecs.register_error(MEND, _question_marks)
 
 
 def _from_pandas(table: pol.Table, name: str, values: Any) -> pa.Array:
-    if _is_untyped(values.dtype):
+    within = getattr(getattr(values.dtype, "categories", None), "dtype", None)
+    if np.dtype(object) in (values.dtype, within):
         return _typed(table.columns.get(name), values, unit=name in table.ids)
     return pa.array(values, from_pandas=True)
-
-
-def _is_untyped(dtype: Any) -> bool:
-    return dtype == np.dtype(object) or getattr(
-        getattr(dtype, "categories", None), "dtype", None
-    ) == np.dtype(object)
 
 
 def _typed(column: pol.Column | None, values: Any, *, unit: bool) -> pa.Array:

@@ -75,6 +75,8 @@ class HadamardResponse(FrequencyProtocol):
     stated: ClassVar[tuple[str, ...]] = ("domain", "epsilon", "blocks")
     blocks: int
     block: int
+    symbols: int
+    """Number K of symbols."""
     kappa: Fraction
 
     def __init__(self, domain: int, epsilon: Number, blocks: int | None = None) -> None:
@@ -85,17 +87,13 @@ class HadamardResponse(FrequencyProtocol):
         if B & (B - 1):
             raise ParameterError(f"blocks must be a power of two, got {B}", hint=Hint("blocks", 4))
         b = 1 << (-(-k // B)).bit_length()
-        kappa = rat.mixture(rho, b // 2, B * b)
-        odds = rat.checked_odds(rat.mixture_odds(kappa, b // 2, B * b), rho)
+        K = B * b
+        kappa = rat.mixture(rho, b // 2, K)
+        odds = rat.checked_odds(rat.mixture_odds(kappa, b // 2, K), rho)
         uniform = (1 - kappa) / (2 * B)
-        self._set(claimed=eps, odds=odds, domain=k, blocks=B, block=b, kappa=kappa,
-                  p=kappa + uniform, q=kappa / 2 + uniform, state_shape=(B * b,),
-                  fields=(Field("symbol", limit=B * b),))  # fmt: skip
-
-    @property
-    def symbols(self) -> int:
-        """Number K of symbols."""
-        return self.blocks * self.block
+        self._set(claimed=eps, odds=odds, domain=k, blocks=B, block=b, symbols=K, kappa=kappa,
+                  p=kappa + uniform, q=kappa / 2 + uniform, state_shape=(K,),
+                  fields=(Field("symbol", limit=K),))  # fmt: skip
 
     def _place(self, items: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return block and row of each item."""

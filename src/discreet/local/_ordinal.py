@@ -38,7 +38,6 @@ from discreet.local._intervals import (
     POPULATION,
     Floats,
     Interval,
-    bits_covariance,
     bits_reach,
     bits_variance,
 )
@@ -157,9 +156,9 @@ class Hierarchy(LocalProtocol):
             return centre - above, centre + below
 
         def covariance() -> Floats:
-            return bits_covariance(
+            return bits_variance(
                 self._weights(T, people), people[seen].tolist(), [self._nodes(i) for i in seen],
-                norm_sub(found), (0.5, q),
+                norm_sub(found), (0.5, q), joint=True,
             )  # fmt: skip
 
         return DistributionEstimate(

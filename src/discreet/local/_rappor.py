@@ -98,6 +98,8 @@ class Rappor(LocalProtocol):
     q: Fraction
     campaign: str
     odds_instant: Fraction
+    rates: tuple[Fraction, Fraction]
+    """q* and p*: chance that a set and a clear Bloom bit is reported as 1."""
 
     def __init__(
         self,
@@ -119,9 +121,10 @@ class Rappor(LocalProtocol):
         k = read_whole(bits, "bits", least=2, most=1 << 16)
         groups = read_whole(cohorts, "cohorts", most=1 << 16)
         permanent = ((1 - flip / 2) / (flip / 2)) ** (2 * h)
-        one, zero = _mixed(flip, low, high)
+        coin = flip * (low + high) / 2
+        one, zero = coin + (1 - flip) * high, coin + (1 - flip) * low
         self._set(
-            claimed=log_up(permanent), odds=permanent,
+            claimed=log_up(permanent), odds=permanent, rates=(one, zero),
             odds_instant=(one * (1 - zero) / (zero * (1 - one))) ** h,
             bits=k, hashes=h, cohorts=groups, f=flip, p=low, q=high, campaign=str(campaign),
             fields=(Field("cohort", limit=groups), Field("bits", bits=k)),
@@ -159,11 +162,6 @@ class Rappor(LocalProtocol):
         # where p and q are close the ratios cancel: allow for errors of what was subtracted
         size = 1 - lost + m * max(-x for side in sides for x in side)
         return min(self.hashes * (spread + size * 2.0**-46), self.epsilon_permanent)
-
-    @property
-    def rates(self) -> tuple[Fraction, Fraction]:
-        """q* and p*: chance that a set and a clear Bloom bit is reported as 1."""
-        return _mixed(self.f, self.p, self.q)
 
     def variance(
         self,
@@ -320,11 +318,6 @@ class Rappor(LocalProtocol):
         """Return the exact law of one report (or of the permanent bits) of a Bloom filter."""
         one, zero = self.rates if instant else (1 - self.f / 2, self.f / 2)
         return _bits.bits_law(one if bit else zero for bit in bloom)
-
-
-def _mixed(f: Fraction, p: Fraction, q: Fraction) -> tuple[Fraction, Fraction]:
-    coin = f * (p + q) / 2
-    return coin + (1 - f) * q, coin + (1 - f) * p
 
 
 class RapporClient(Client):

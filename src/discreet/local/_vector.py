@@ -66,6 +66,8 @@ class LocalVector(LocalProtocol):
     dimensions: int
     reported: int
     one: LocalMean
+    low: Fraction
+    high: Fraction
 
     def __init__(
         self,
@@ -86,19 +88,10 @@ class LocalVector(LocalProtocol):
             for field in (Field("coordinate", limit=max(2, d)), *one.fields)
         ]
         self._set(
-            claimed=eps, odds=one.odds**k, dimensions=d, reported=k, one=one, fields=tuple(fields),
-            state_shape=(d, *one.state_shape), row_bytes=16 * d + 64 * k,
+            claimed=eps, odds=one.odds**k, dimensions=d, reported=k, one=one, low=one.low,
+            high=one.high, fields=tuple(fields), state_shape=(d, *one.state_shape),
+            row_bytes=16 * d + 64 * k,
         )  # fmt: skip
-
-    @property
-    def low(self) -> Fraction:
-        """Lower end of the public range."""
-        return self.one.low
-
-    @property
-    def high(self) -> Fraction:
-        """Upper end of the public range."""
-        return self.one.high
 
     def variance(self, value: Number | None = None, n: int = 1) -> float:
         """Return the exact variance of a coordinate's mean when all `n` values equal `value`.

@@ -65,6 +65,8 @@ class SquareWave(LocalProtocol):
     in_one_cell: ClassVar[bool] = True
     domain: int
     window: int
+    outputs: int
+    """Number of outputs."""
     kappa: Fraction
 
     def __init__(self, domain: int, epsilon: Number) -> None:
@@ -78,14 +80,9 @@ class SquareWave(LocalProtocol):
         kappa = rat.mixture(rho, 2 * b + 1, outputs)
         odds = rat.checked_odds(rat.mixture_odds(kappa, 2 * b + 1, outputs), rho)
         self._set(
-            claimed=eps, odds=odds, domain=d, window=b, kappa=kappa,
+            claimed=eps, odds=odds, domain=d, window=b, outputs=outputs, kappa=kappa,
             fields=(Field("output", limit=outputs),), state_shape=(outputs,),
         )  # fmt: skip
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs."""
-        return self.domain + 2 * self.window
 
     def parse(self, values: Any) -> tuple[NDArray[Any], bool]:
         return read_items(values, self.domain)
