@@ -1,4 +1,4 @@
-"""Modules that load on first use: scipy takes longer to import than most answers take."""
+"""Modules that load on first use: some take longer to import than most answers take."""
 
 from __future__ import annotations
 
@@ -34,3 +34,5 @@ special: Any = _Lazy("scipy.special")
 fft: Any = _Lazy("scipy.fft")
 optimize: Any = _Lazy("scipy.optimize")
 sparse: Any = _Lazy("scipy.sparse")
+linalg: Any = _Lazy("scipy.linalg")
+arrow: Any = _Lazy("pyarrow")

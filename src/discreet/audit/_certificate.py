@@ -13,13 +13,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from fractions import Fraction
 from itertools import product
 from typing import Any
 
 from discreet import policy as pol
 from discreet import sql
-from discreet._dataclass import dataclass, replace
+from discreet._dataclass import dataclass
 from discreet._text import quoted
 from discreet.audit import _debit
 from discreet.audit._fuzz import SALT, Connect, duckdb
@@ -152,8 +153,8 @@ def certify(
         drawn = [world(rng, loaded, table) for _ in range(max(pairs, 1))]
         plans = {
             text: plan
-            for where in _asked(rng, drawn[0])
-            for text, plan in tally.read(where, loaded)
+            for about, text in _asked(rng, drawn[0])
+            for plan in tally.read((table.name, *about), text, loaded)
         }
         tally.price(plans)
         for i, w in enumerate(drawn):
@@ -166,14 +167,8 @@ def _reference(tables: Tables, _policy: pol.Policy) -> Reference:
     return Reference(tables)
 
 
-@dataclass(frozen=True)
-class _Where:
-    """A question and what it is about."""
-
-    table: str
-    column: str
-    kind: str
-    text: str
+_Asked = tuple[tuple[str, str], str]
+"""A column (or a join) and its type, and a question about it."""
 
 
 class _Tally:
@@ -185,13 +180,12 @@ class _Tally:
         self._of: dict[str, tuple[str, str, str]] = {}
         self._violations: list[Violation] = []
 
-    def read(self, where: _Where, policy: pol.Policy) -> Iterator[tuple[str, Plan]]:
+    def read(self, key: tuple[str, str, str], text: str, policy: pol.Policy) -> Iterator[Plan]:
         """Plan a question; one that is refused from public facts is only counted."""
-        key = where.table, where.column, where.kind
         row = self._rows.setdefault(key, [0, 0, 0.0])
         try:
             # a public table drawn here repeats a key a few times at most
-            query = sql.parse(where.text, policy, public_fanout=lambda *_: 9).query
+            query = sql.parse(text, policy, public_fanout=lambda *_: 9).query
             if query.hash in self._hashes:  # names that mean the same are asked once
                 return
             plan = price(lower(query), Ask(Fraction(1), delta=_debit.DELTA), "laplace")
@@ -200,8 +194,8 @@ class _Tally:
             return
         self._hashes.add(query.hash)
         row[0] += 1
-        self._of[where.text] = key
-        yield where.text, plan
+        self._of[text] = key
+        yield plan
 
     def price(self, plans: dict[str, Plan]) -> None:
         """Compare the debit of every question with what is drawn; no table matters to it."""
@@ -216,18 +210,17 @@ class _Tally:
 
     def replay(self, w: World, plans: dict[str, Plan], connect: Connect) -> None:
         """Run every question on one pair of neighbours."""
-        left, right = (connect(t, w.policy) for t in (w.left, w.right))
-        kept = Once(left), Once(right)  # many questions are answered from one statement
-        try:
+        with (
+            closing(connect(w.left, w.policy)) as left,
+            closing(connect(w.right, w.policy)) as right,
+        ):
+            kept = Once(left), Once(right)  # many questions are answered from one statement
             for text, plan in plans.items():
                 words, reached = _judge(plan, left, kept)
                 row = self._rows[self._of[text]]
                 row[2] = max(row[2], reached)
                 if words:
                     self._violations.append(Violation(text, words, w.left, w.right))
-        finally:
-            left.close()
-            right.close()
 
     def found(self) -> tuple[tuple[Audited, ...], tuple[Violation, ...]]:
         """Rows of the certificate, and what breaks it."""
@@ -253,34 +246,29 @@ def _judge(plan: Plan, left: Engine, sides: tuple[Once, Once]) -> tuple[tuple[st
 # -- questions ----------------------------------------------------------------------------
 
 
-def _asked(rng: random.Random, w: World) -> Iterator[_Where]:
+def _asked(rng: random.Random, w: World) -> Iterator[_Asked]:
     """Every question about one private table."""
     table, name = w.main, quoted(w.main.name)
-    keys = [quoted(n) for n, c in table.columns.items() if few(c)][:1]
-    rows, whole = (
-        f"COUNT(*) AS n FROM {name}",
-        ["COUNT(*)", *([f"COUNT(DISTINCT {quoted(table.unit)})"] if table.unit else [])],
-    )
-    for item in whole:
-        yield from _grouped(_Where(table.name, "*", "table", f"{item} AS n FROM {name}"), keys)
+    key = next((quoted(n) for n, c in table.columns.items() if few(c)), None)
+    rows = f"COUNT(*) AS n FROM {name}"
+
+    def grouped(about: tuple[str, str], item: str) -> Iterator[_Asked]:
+        yield about, f"SELECT {item} AS n FROM {name}"  # noqa: S608 - ours
+        if key is not None:
+            yield about, f"SELECT {key} AS k, {item} AS n FROM {name} GROUP BY 1"  # noqa: S608 - ours
+
+    yield from grouped(("*", "table"), "COUNT(*)")
+    if table.unit:
+        yield from grouped(("*", "table"), f"COUNT(DISTINCT {quoted(table.unit)})")
     for column_name, column in table.columns.items():
-        c = quoted(column_name)
+        c, about = quoted(column_name), (column_name, column.type)
         for item in dict.fromkeys([*_statistics(c), *_functions(c, column)]):
-            text = f"{item} AS n FROM {name}"
-            yield from _grouped(_Where(table.name, column_name, column.type, text), keys)
-        about = _Where(table.name, column_name, column.type, "")
-        for key in (c, f"EXTRACT(YEAR FROM {c})", f"WIDTH_BUCKET({c}, 0, 10, 5)"):
-            yield replace(about, text=f"SELECT {key} AS k, {rows} GROUP BY 1")
+            yield from grouped(about, item)
+        for by in (c, f"EXTRACT(YEAR FROM {c})", f"WIDTH_BUCKET({c}, 0, 10, 5)"):
+            yield about, f"SELECT {by} AS k, {rows} GROUP BY 1"
         for _ in range(2):
-            where = _where(rng, w, column_name)
-            yield replace(about, text=f"SELECT {rows} WHERE {where}")
+            yield about, f"SELECT {rows} WHERE {_where(rng, w, column_name)}"
     yield from _joins(w)
-
-
-def _grouped(where: _Where, keys: list[str]) -> Iterator[_Where]:
-    yield replace(where, text=f"SELECT {where.text}")
-    for key in keys:
-        yield replace(where, text=f"SELECT {key} AS k, {where.text} GROUP BY 1")
 
 
 def _statistics(c: str) -> Iterator[str]:
@@ -315,17 +303,16 @@ def _where(rng: random.Random, w: World, name: str) -> str:
     return f"{quoted(name)} {op} {literal(column, code)}"
 
 
-def _joins(w: World) -> Iterator[_Where]:
+def _joins(w: World) -> Iterator[_Asked]:
     """Counts over every join that the policy allows, and over every two of them in a row."""
     tables = w.policy.tables.values()
     rows = f"SELECT COUNT(*) AS n FROM {quoted(w.main.name)}"  # noqa: S608 - ours
     for how, one in product(("JOIN", "LEFT JOIN"), tables):
         for first in _links((w.main,), one, how):
-            yield _Where(w.main.name, f"⋈ {one.name}", "join", f"{rows} {first}")
+            yield (f"⋈ {one.name}", "join"), f"{rows} {first}"
             for two in (t for t in tables if one not in (t, w.main)):
-                about = f"⋈ {one.name} ⋈ {two.name}"
                 for second in _links((w.main, one), two, how):
-                    yield _Where(w.main.name, about, "join", f"{rows} {first} {second}")
+                    yield (f"⋈ {one.name} ⋈ {two.name}", "join"), f"{rows} {first} {second}"
 
 
 def _links(joined: Sequence[pol.Table], other: pol.Table, how: str) -> Iterator[str]:

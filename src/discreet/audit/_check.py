@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -16,7 +16,7 @@ from discreet._exact import Number
 from discreet.audit._binomial import clopper_pearson
 from discreet.audit._draws import Mechanism, form, outputs
 from discreet.audit._estimate import Claim, Estimate, estimate
-from discreet.errors import ParameterError
+from discreet.errors import DiscreetError, ParameterError
 
 _PROBE = 2_000
 _CALLS = 4
@@ -57,6 +57,15 @@ class Report:
             lines.append(f"{'pass' if c.passed else 'FAIL'}  {pair}{c.name}: {c.words}")
         verdict = "nothing found" if self.ok else f"{len(self.failures)} found"
         return "\n".join([*lines, f"{verdict}; an audit can accuse, not prove"])
+
+
+def accepted(action: Callable[[], object]) -> bool:
+    """Whether something goes through that must be refused."""
+    try:
+        action()
+    except DiscreetError:
+        return False
+    return True
 
 
 def check_mechanism(

@@ -89,7 +89,8 @@ def _from_list(given: Sequence[Any]) -> NDArray[Any]:
         )
     if kinds and kinds[0] & {"text", "bytes"}:
         # arrays drop NUL at the end of a text; a character for private use stands for it
-        rows = [[_text(x).replace("\0", "\U000f0000") for x in row] for row in rows]
+        texts = [[x if isinstance(x, str) else repr(x) for x in row] for row in rows]
+        rows = [[x.replace("\0", "\U000f0000") for x in row] for row in texts]
     flat = [row[0] for row in rows] if not isinstance(next(iter(given), 0), list | tuple) else rows
     try:
         return np.array(flat)
@@ -97,15 +98,9 @@ def _from_list(given: Sequence[Any]) -> NDArray[Any]:
         raise ParameterError("the outputs have different shapes") from None
 
 
-def _text(x: Any) -> str:
-    return str(x) if isinstance(x, str) else repr(x)
-
-
 def _type(x: Any) -> str:
-    for name, kind in _TYPES.items():
-        if isinstance(x, kind):
-            return name
-    return type(x).__name__
+    known = (name for name, kind in _TYPES.items() if isinstance(x, kind))
+    return next(known, type(x).__name__)
 
 
 def form(drawn: NDArray[Any]) -> tuple[str, tuple[int, ...]]:

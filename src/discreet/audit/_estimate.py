@@ -287,15 +287,20 @@ class _Trial:
         if form(xs) != form(ys):
             return self.forms(source, data, form(xs), done)
         hits = int(np.count_nonzero(event(xs))), int(np.count_nonzero(event(ys)))
+        return self.worst(event, hits, draws, (False, True))
+
+    def worst(
+        self, event: Event, hits: tuple[int, int], tested: int, directions: tuple[bool, ...]
+    ) -> Estimate:
+        """Return the worst of an event's verdicts, over the points of the claim."""
         # two directions and as many points as the claim has share the error
         share = self.error / (2 * len(self.points))
         verdicts = [
-            self.verdict(Found(event, point, swapped, 0.0), hits, draws, share)
+            self.verdict(Found(event, point, swapped, 0.0), hits, tested, share)
             for point in self.points
-            for swapped in (False, True)
+            for swapped in directions
         ]
-        best = max(verdicts, key=lambda v: v.epsilon_lower_bound - v.epsilon)
-        return replace(best, draws=draws)
+        return max(verdicts, key=_margin)
 
     def staged(
         self, source: Drawer, data: tuple[Any, Any], draws: int, done: Callable[[int], None]
@@ -303,12 +308,11 @@ class _Trial:
         """Search and test in stages until the claim falls or the draws are used up."""
         pool: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
         sizes = _stages(draws)
+        before = len(sizes) - 1
         best: Estimate | None = None
         for j, size in enumerate(sizes):
-            last = j == len(sizes) - 1
-            share = self.error * (0.5 if last else 0.5 / (len(sizes) - 1))
-            if len(sizes) == 1:
-                share = self.error
+            # the last stage has half of the error, or all of it
+            share = self.error * (0.5 if j == before else 0.5 / before) if before else self.error
             fresh = [source.draw(d, size, done) for d in data]
             if form(fresh[0]) != form(fresh[1]):
                 return self.forms(source, data, form(fresh[0]), done)
@@ -348,12 +352,7 @@ class _Trial:
         sides = [[source.draw(d, 1, done) for _ in range(_CALLS)] for d in data]
         hits = [sum(form(drawn) == first for drawn in side) for side in sides]
         event = Event("the form of the output", lambda o: np.full(len(o), form(o) == first))
-        share = self.error / (2 * len(self.points))
-        verdicts = [
-            self.verdict(Found(event, point, False, 0.0), (hits[0], hits[1]), _CALLS, share)
-            for point in self.points
-        ]
-        best = max(verdicts, key=_margin)
+        best = self.worst(event, (hits[0], hits[1]), _CALLS, (False,))
         if not best.violated:
             raise ParameterError(
                 "kind or shape of the outputs differ between the two inputs, and "
@@ -432,20 +431,13 @@ def _visible_epsilon(point: Point, tested: int, error: float) -> float:
         low, high = high, epsilon + 2 * (high - epsilon)
         if high > epsilon + 700:
             return math.inf
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if seen(middle) else (middle, high)
-    return high
+    return _exact.turning(seen, low, high)[1]
 
 
 def _visible_probability(point: Point, tested: int, error: float) -> float:
     """Return the least p̂ that refutes the claim when the other side never sees the event."""
     epsilon, delta = point
-    if _certified(tested, 0, tested, delta, error) <= epsilon:
-        return 1.0
-    low, high = 0, tested
-    while high - low > 1:
-        middle = (low + high) // 2
-        seen = _certified(middle, 0, tested, delta, error) > epsilon
-        low, high = (low, middle) if seen else (middle, high)
-    return high / tested
+    enough = _exact.turning(
+        lambda hits: _certified(hits, 0, tested, delta, error) > epsilon, 0, tested
+    )
+    return enough[1] / tested

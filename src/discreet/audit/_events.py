@@ -25,6 +25,7 @@ Mironov 2012 and Lokna et al. 2023 (bits of floating-point noise).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -184,7 +185,7 @@ def _after(first: Feature, then: Feature) -> Feature:
 
 
 def _codes(outputs: Outputs, vocabulary: Outputs) -> NDArray[np.int64]:
-    """Number the texts of a list; others are −1."""
+    """Number the values of a sorted list; others are −1."""
     at = np.searchsorted(vocabulary, outputs).clip(max=len(vocabulary) - 1)
     return np.where(vocabulary[at] == outputs, at, -1).astype(np.int64)
 
@@ -205,9 +206,8 @@ def _of_coordinate(name: str, i: int, xs: Outputs, ys: Outputs) -> Iterator[tupl
             f"the low bits of {name} beside its rough size",
             lambda o: 4096 * np.searchsorted(rough, _finite(column(o))) + _low_bits(column(o)),
         )
-        shares = [_bit_shares(column(side)[:_BITS]) for side in (xs, ys)]
-        apart = np.abs(shares[0] - shares[1])
-        bit = np.uint64(int(np.argmax(apart)))
+        left, right = (_bit_shares(column(side)[:_BITS]) for side in (xs, ys))
+        bit = np.uint64(int(np.argmax(np.abs(left - right))))
         yield (
             f"bit {bit} of {name}",
             lambda o: ((_words(column(o)) >> bit) & np.uint64(1)).view("i8"),
@@ -341,10 +341,9 @@ def _best_set(
     def marks(outputs: Outputs) -> NDArray[np.bool_]:
         return inside[np.searchsorted(edges, feature(outputs), side="right")]
 
-    if words.startswith(_CODED):
-        where = f"in {len(chosen)} of {bins} bins"
-    else:
-        where = _where(inside, edges)
+    where = (
+        f"in {len(chosen)} of {bins} bins" if words.startswith(_CODED) else _where(inside, edges)
+    )
     return Found(Event(f"{words} {where}", marks), point, swapped, score)
 
 
@@ -380,29 +379,22 @@ def _best_values(
             cut = int(np.argmax(scores)) + 1
             chosen = np.sort(values[order[:cut]])
             text = str(chosen[0]) if cut == 1 else f"one of {cut} values"
-            event = Event(f"{words} being {text}", _after(feature, _Among(chosen)))
+            event = Event(f"{words} being {text}", _after(feature, partial(_among, chosen)))
             yield Found(event, point, bool(i), float(scores[cut - 1]))
 
 
 def _counts(sample: Outputs, values: Outputs) -> NDArray[np.int64]:
     """Count how often each of a few values occurs."""
     order = np.argsort(values, kind="stable")
-    at = np.searchsorted(values[order], sample).clip(max=len(values) - 1)
-    found = np.bincount(at[values[order][at] == sample], minlength=len(values))
+    at = _codes(sample, values[order])
     counts = np.empty(len(values), dtype=np.int64)
-    counts[order] = found
+    counts[order] = np.bincount(at[at >= 0], minlength=len(values))
     return counts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Among:
-    """Marks the values of a sorted list."""
-
-    values: Outputs
-
-    def __call__(self, sample: Outputs) -> NDArray[np.bool_]:
-        at = np.searchsorted(self.values, sample).clip(max=len(self.values) - 1)
-        return np.asarray(self.values[at] == sample)
+def _among(values: Outputs, sample: Outputs) -> NDArray[np.bool_]:
+    """Mark the values of a sorted list."""
+    return _codes(sample, values) >= 0
 
 
 def _best_output(
@@ -420,7 +412,7 @@ def _best_output(
     draws = len(choose[0])
     best: Found | None = None
     for output in frequent:
-        event = Event(f"the answer being {_short(output)}", _Equal(output))
+        event = Event(f"the answer being {_short(output)}", partial(_equal, output))
         hits = [int(np.count_nonzero(event(side))) for side in choose]
         for swapped in (False, True):
             first, second = hits[::-1] if swapped else hits
@@ -432,15 +424,10 @@ def _best_output(
     return best
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Equal:
-    """Marks the outputs that equal one output."""
-
-    output: Any
-
-    def __call__(self, outputs: Outputs) -> NDArray[np.bool_]:
-        same = outputs == self.output
-        return np.asarray(same if same.ndim == 1 else same.all(axis=1))
+def _equal(output: Any, outputs: Outputs) -> NDArray[np.bool_]:
+    """Mark the outputs that equal one output."""
+    same = outputs == output
+    return np.asarray(same if same.ndim == 1 else same.all(axis=1))
 
 
 def _short(output: Any) -> str:

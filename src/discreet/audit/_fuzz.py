@@ -301,14 +301,9 @@ def _work(q: Question, low: Lowered) -> Iterator[str]:
             asked = aggregate(node, (), (_ONE,), Limits(rows=10**9))
             for tables in (w.left, w.right):
                 units = {row[str(w.main.unit)] for row in tables[w.main.name]}
-                (rows,) = next(iter(measured_rows(asked, tables)), (0,))
+                (rows,) = next(iter(Reference(tables).execute(asked, SALT).values()), (0,))
                 if rows > top * len(units):
                     yield f"{rows} rows of {len(units)} units pass a join, limits allow {top} each"
-
-
-def measured_rows(asked: Any, tables: Tables) -> list[tuple[int, ...]]:
-    """Evaluate an aggregate without keys by the reference."""
-    return list(Reference(tables).execute(asked, SALT).values())
 
 
 def duckdb(tables: Tables, policy: pol.Policy) -> Engine:

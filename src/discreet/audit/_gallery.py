@@ -27,6 +27,7 @@ from discreet import mechanisms as m
 from discreet import noise
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
+from discreet._print import number
 from discreet.audit._draws import Mechanism
 from discreet.audit._estimate import Claim, Definition, Estimate, estimate
 
@@ -147,15 +148,10 @@ class Gallery:
         return "\n".join(
             f"{row['mechanism']:<{wide}}  {'flagged' if row['flagged'] else 'passed':<7}"
             f"  ε ≥ {row['epsilon_lower_bound']:<6.3g}  claimed {row['claimed']:<{claims}}"
-            f"  {_grouped(row['draws']):>9} draws"
+            f"  {number(row['draws']):>9} draws"
             f"{row['seconds']:7.2f} s{'  WRONG' if row['right'] is False else ''}"
             for row in rows
         )
-
-
-def _grouped(number: int) -> str:
-    """Group digits by thin spaces, as answers do."""
-    return f"{number:,}".replace(",", "\u2009")
 
 
 def gallery(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from discreet import policy as pol
@@ -88,7 +89,9 @@ def _written(w: World, test: Test, alias: str) -> str:
     return f"{alias}{quoted(name)} {op} {value}"
 
 
-def _holds(test: Test, row: Cleaned) -> bool:
+def _holds(test: Test | None, row: Cleaned) -> bool:
+    if test is None:
+        return True
     name, op, code = test
     return row[name] is not None and _OPERATORS[op](row[name], code)
 
@@ -98,16 +101,38 @@ def _drawn(rng: random.Random, w: World, table: pol.Table) -> Test | None:
     return condition(rng, w, rng.choice(names)) if names else None
 
 
-def _rows(w: World, table: pol.Table, tables: Tables) -> list[tuple[Any, Cleaned]]:
-    """Rows of people, with the person: those of nobody are left out."""
-    plain = Question(**(_base(w) | {"world": _turned(w, table)}))
-    return [*joined(plain, tables)]
+def _of_rows(said: str, base: dict[str, Any], tests: Sequence[Test | None] = (None,)) -> Habit:
+    """Count rows by key, once for each test, under the limits of the plain question."""
+    plain = Question(**base)
+
+    def truth(tables: Tables) -> list[Found]:
+        rows = [(tuple(r[k] for k in plain.keys), r) for _, r in joined(plain, tables)]
+        return [Counter(key for key, r in rows if _holds(test, r)) for test in tests]
+
+    return Habit(**base, said=said, truth=truth, alike=False)
 
 
-def _turned(w: World, table: pol.Table) -> World:
-    return w if table is w.main else World(
-        w.policy, table, None, None, "", 0, w.left, w.right
-    )  # fmt: skip
+def _of_people(said: str, w: World, *sets: Callable[[Tables], set[Any]]) -> Habit:
+    """Count the people of each set: one row for each, whatever limits there are."""
+
+    def truth(tables: Tables) -> list[Found]:
+        return [Counter({(): len(people(tables))}) for people in sets]
+
+    return Habit(**_base(w), said=said, truth=truth)
+
+
+def _people(w: World, table: pol.Table, test: Test | None, tables: Tables) -> set[Any]:
+    """People with a row that passes; rows of nobody are left out."""
+    of = w if table is w.main else World(w.policy, table, None, None, "", 0, w.left, w.right)
+    rows = joined(Question(**(_base(w) | {"world": of})), tables)
+    return {unit for unit, row in rows if _holds(test, row)}
+
+
+def _beside(w: World, test: Test | None, none: bool, tables: Tables) -> set[Any]:
+    """People who have a row of the other table that passes, or who have none."""
+    assert w.other is not None
+    mine, there = _people(w, w.main, None, tables), _people(w, w.other, test, tables)
+    return mine - there if none else mine & there
 
 
 def _keys(rng: random.Random, w: World, most: int) -> list[tuple[str, str]]:
@@ -135,12 +160,7 @@ def _pivot(rng: random.Random, w: World) -> Habit | None:
         f"SELECT * FROM (SELECT {inner} FROM {quoted(w.main.name)}) AS t "  # noqa: S608 - ours
         f"PIVOT (COUNT(*) FOR {quoted(by[1])} IN ({values})) AS p"
     )
-
-    def truth(tables: Tables) -> list[Found]:
-        rows = joined(Question(**_base(w, keys)), tables)
-        return [Counter(tuple(r[k] for k in keys) for _, r in rows if r[by] == c) for c in codes]
-
-    return Habit(**_base(w, keys), said=said, truth=truth, alike=False)
+    return _of_rows(said, _base(w, keys), [(by, "=", c) for c in codes])
 
 
 def _windows(rng: random.Random, w: World) -> Habit | None:
@@ -155,13 +175,7 @@ def _windows(rng: random.Random, w: World) -> Habit | None:
         f"SELECT DISTINCT {names}, COUNT(*) OVER (PARTITION BY {names}) AS n "  # noqa: S608 - ours
         f"FROM {quoted(w.main.name)} WHERE {_written(w, test, '')}"
     )
-    base = _base(w, keys) | {"where": test}
-
-    def truth(tables: Tables) -> list[Found]:
-        rows = joined(Question(**base), tables)
-        return [Counter(tuple(r[k] for k in keys) for _, r in rows)]
-
-    return Habit(**base, said=said, truth=truth, alike=False)
+    return _of_rows(said, _base(w, keys) | {"where": test})
 
 
 _SPELLINGS = (
@@ -180,12 +194,7 @@ def _spelled(rng: random.Random, w: World) -> Habit | None:
     item = how.format(_written(w, test, ""))
     grouped = f" GROUP BY {names[:-2]}" if keys else ""
     said = f"SELECT {names}{item} AS n FROM [dbo].{quoted(w.main.name)}{grouped}"  # noqa: S608 - ours
-
-    def truth(tables: Tables) -> list[Found]:
-        rows = joined(Question(**_base(w, keys)), tables)
-        return [Counter(tuple(r[k] for k in keys) for _, r in rows if _holds(test, r))]
-
-    return Habit(**_base(w, keys), said=said, truth=truth, alike=False)
+    return _of_rows(said, _base(w, keys), [test])
 
 
 _PICKS = (
@@ -210,12 +219,7 @@ def _picked(rng: random.Random, w: World) -> Habit | None:
         f"SELECT {head}{names}, COUNT(*) AS n FROM {quoted(w.main.name)} "  # noqa: S608 - ours
         f"GROUP BY {names}{tail}"
     )
-
-    def truth(tables: Tables) -> list[Found]:
-        rows = joined(Question(**_base(w, keys)), tables)
-        return [Counter(tuple(r[k] for k in keys) for _, r in rows)]
-
-    return Habit(**_base(w, keys), said=said, truth=truth, alike=False)
+    return _of_rows(said, _base(w, keys))
 
 
 # -- people: each is one row, whatever limits there are ------------------------------------------
@@ -233,12 +237,7 @@ def _tests(rng: random.Random, w: World) -> Habit | None:
         for i, t in enumerate(tests)
     )
     said = f"SELECT {items} FROM {quoted(w.main.name)}"  # noqa: S608 - ours
-
-    def truth(tables: Tables) -> list[Found]:
-        rows = _rows(w, w.main, tables)
-        return [Counter({(): len({u for u, r in rows if _holds(t, r)})}) for t in tests]
-
-    return Habit(**_base(w), said=said, truth=truth)
+    return _of_people(said, w, *(partial(_people, w, w.main, test) for test in tests))
 
 
 def _first_rows(rng: random.Random, w: World) -> Habit | None:
@@ -268,7 +267,7 @@ def _first_rows(rng: random.Random, w: World) -> Habit | None:
 
     def truth(tables: Tables) -> list[Found] | None:
         rows, found = defaultdict(list), Counter[tuple[Any, ...]]()
-        for u, r in _rows(w, w.main, tables):
+        for u, r in joined(Question(**_base(w)), tables):
             rows[u].append((r[w.main.name, by], r[w.main.name, what]))
         for listed in rows.values():
             known = [place for place, _ in listed if place is not None]
@@ -293,13 +292,7 @@ def _absent(rng: random.Random, w: World) -> Habit | None:
         f"LEFT JOIN {quoted(w.other.name)} AS o ON m.{mine} = o.{theirs}{more} "
         f"WHERE o.{theirs} IS NULL"
     )
-
-    def truth(tables: Tables) -> list[Found]:
-        assert w.other is not None
-        there = {u for u, r in _rows(w, w.other, tables) if test is None or _holds(test, r)}
-        return [Counter({(): len({u for u, _ in _rows(w, w.main, tables)} - there)})]
-
-    return Habit(**_base(w), said=said, truth=truth)
+    return _of_people(said, w, partial(_beside, w, test, True))
 
 
 def _sets(rng: random.Random, w: World) -> Habit | None:
@@ -315,14 +308,11 @@ def _sets(rng: random.Random, w: World) -> Habit | None:
     ]
     said = f"SELECT COUNT(*) AS n FROM ({selects[0]} {word} {selects[1]}) AS t"  # noqa: S608 - ours
 
-    def truth(tables: Tables) -> list[Found]:
-        a, b = (
-            {u for u, r in _rows(w, t, tables) if test is None or _holds(test, r)}
-            for t, test in sides
-        )
-        return [Counter({(): len({"INTERSECT": a & b, "EXCEPT": a - b, "UNION": a | b}[word])})]
+    def people(tables: Tables) -> set[Any]:
+        a, b = (_people(w, t, test, tables) for t, test in sides)
+        return {"INTERSECT": a & b, "EXCEPT": a - b, "UNION": a | b}[word]
 
-    return Habit(**_base(w), said=said, truth=truth)
+    return _of_people(said, w, people)
 
 
 def _of_one(rng: random.Random, w: World) -> Habit | None:
@@ -338,14 +328,7 @@ def _of_one(rng: random.Random, w: World) -> Habit | None:
     else:
         said += f" CROSS JOIN LATERAL (SELECT COUNT(*) AS found FROM {inner}) AS x"  # noqa: S608 - ours
         said += f" WHERE x.found {'=' if none else '>'} 0"
-
-    def truth(tables: Tables) -> list[Found]:
-        assert w.other is not None
-        there = {u for u, r in _rows(w, w.other, tables) if test is None or _holds(test, r)}
-        people = {u for u, _ in _rows(w, w.main, tables)}
-        return [Counter({(): len(people - there if none else people & there)})]
-
-    return Habit(**_base(w), said=said, truth=truth)
+    return _of_people(said, w, partial(_beside, w, test, none))
 
 
 def _share(rng: random.Random, w: World) -> Habit | None:
@@ -358,10 +341,4 @@ def _share(rng: random.Random, w: World) -> Habit | None:
         f"SELECT COUNT(DISTINCT {unit}) * 1.0 / (SELECT COUNT(DISTINCT {unit}) FROM {main}) AS s "  # noqa: S608 - ours
         f"FROM {main} WHERE {_written(w, test, '')}"
     )
-
-    def truth(tables: Tables) -> list[Found]:
-        rows = _rows(w, w.main, tables)
-        people = ({u for u, r in rows if _holds(test, r)}, {u for u, _ in rows})
-        return [Counter({(): len(each)}) for each in people]
-
-    return Habit(**_base(w), said=said, truth=truth)
+    return _of_people(said, w, *(partial(_people, w, w.main, t) for t in (test, None)))

@@ -12,7 +12,7 @@ import random
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -25,7 +25,9 @@ import numpy as np
 from discreet import engines, frame, ledger, sql
 from discreet import policy as pol
 from discreet._dataclass import dataclass
+from discreet._lazy import arrow as pa
 from discreet._text import quoted
+from discreet.audit._check import accepted
 from discreet.audit._oracle import Tables, World, ends, literal
 from discreet.curator import Curator, check_statements
 from discreet.errors import DiscreetError, SchemaError, UnprovenStatementError
@@ -61,7 +63,6 @@ def probes(rng: random.Random, policy: pol.Policy | None, w: World) -> Iterator[
 
 def arrow(tables: Tables, policy: pol.Policy) -> dict[str, Any]:
     """Rows as Arrow tables of plain types."""
-    import pyarrow as pa  # noqa: PLC0415 - only for audits that run an engine
 
     def kind(column: pol.Column | None) -> Any:
         match column:
@@ -96,15 +97,6 @@ def arrow(tables: Tables, policy: pol.Policy) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def _opened(source: Any, policy: pol.Policy) -> Iterator[engines.Engine]:
-    engine = engines.connect(source, policy)
-    try:
-        yield engine
-    finally:
-        engine.close()
-
-
 def _compared(
     text: str, policy: pol.Policy, sides: Iterable[Any], fanout: int = 1
 ) -> Iterator[str]:
@@ -112,7 +104,10 @@ def _compared(
     left, right = sides
     try:
         low: Lowered = lower(sql.parse(text, policy, public_fanout=lambda *_: fanout).query)
-        with _opened(left, policy) as one, _opened(right, policy) as two:
+        with (
+            closing(engines.connect(left, policy)) as one,
+            closing(engines.connect(right, policy)) as two,
+        ):
             yield from _measured(low, one, two)
     except DiscreetError:  # refused from public facts: the text, or the types of the source
         return
@@ -209,14 +204,10 @@ def _pair(  # noqa: PLR0917 - a table of cases, row by row
 
 def _native(kind: Any, values: list[Any], width: Any = np.int64) -> Any:
     """Arrow array from the raw integers of its type, whatever they stand for."""
-    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
-
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.array(values, width))])
 
 
 def _moments(rng: random.Random) -> Probe:
-    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
-
     unit = rng.choice(["s", "ms", "us", "ns"])
     odd = rng.choice([_WORD - 1, -_WORD, -_WORD + 1, 2**62, 10**18])
     outside: Any = rng.choice(["clamp", "null"])
@@ -230,8 +221,6 @@ def _moments(rng: random.Random) -> Probe:
 
 
 def _labels(rng: random.Random) -> Probe:
-    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
-
     digits, scale = rng.choice([(5, 4), (4, 4), (18, 18), (38, 37), (38, 38)])
     labels = rng.choice([[0, 1], [1, 100], [1, 10**12], [-5, 3, 4 * 10**18]])
     kind, step = pa.decimal128(digits, scale), Decimal(1).scaleb(-scale)
@@ -244,8 +233,6 @@ def _labels(rng: random.Random) -> Probe:
 
 
 def _texts(rng: random.Random) -> Probe:
-    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
-
     odd = rng.choice([b"\xff\xfe", b"a\xe2\x82", b"\x00", b"\xed\xa0\x80", b"x" * 10_000])
     column: pol.Column = pol.Text("x")
     text = "SELECT x, COUNT(*) AS n FROM people GROUP BY x"
@@ -261,8 +248,6 @@ def _texts(rng: random.Random) -> Probe:
 
 def _units(rng: random.Random) -> Probe:
     """Units that are numbers in one table and text in the other."""
-    import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
-
     one: dict[str, Any] = {"unit": "id", "max_rows_per_unit": 1}
     own = pol.Policy(
         [
@@ -414,15 +399,6 @@ def _within(node: Any, seen: set[int] | None = None) -> Iterator[str]:
         yield from _within(getattr(node, name, None), seen)
 
 
-def _accepted(action: Callable[[], object]) -> bool:
-    """Whether something goes through that must be refused."""
-    try:
-        action()
-    except DiscreetError:
-        return False
-    return True
-
-
 def _doors(_rng: random.Random) -> Probe:
     """Ways around the road: free facts, questions made by hand, weights, a second name."""
     count = "SELECT COUNT(*) AS n FROM people"
@@ -430,12 +406,12 @@ def _doors(_rng: random.Random) -> Probe:
     def run(curator: Curator) -> Iterator[str]:
         table = curator.table("people")
         told: Any = table.public_fanout
-        if _accepted(lambda: told("people", ("age",))):
+        if accepted(lambda: told("people", ("age",))):
             yield "how often keys of a private table repeat is disclosed for free"
-        if _accepted(lambda: curator.preview(f"{count}@elsewhere", epsilon=1)):
+        if accepted(lambda: curator.preview(f"{count}@elsewhere", epsilon=1)):
             yield "the name of another database is accepted and ignored"
         query: Any = table.agg(n=frame.count()).query
-        if _accepted(lambda: curator.ask(query, epsilon=1)):
+        if accepted(lambda: curator.ask(query, epsilon=1)):
             yield "a query made by hand is answered"
         with curator.batch(epsilon=1) as batch:
             pending = [batch.sql(f"{count} WHERE age > 3"), batch.sql(count)]
@@ -460,7 +436,7 @@ def _second_policy() -> Iterator[str]:
         os.environ["XDG_STATE_HOME"] = folder  # the list of claims is not for made-up files
         try:
             ledger.claim([f"{folder}/people.parquet"], first)
-            fresh = _accepted(lambda: ledger.claim([f"{folder}/people.parquet"], second))
+            fresh = accepted(lambda: ledger.claim([f"{folder}/people.parquet"], second))
         finally:
             os.environ.pop("XDG_STATE_HOME")
             os.environ |= {"XDG_STATE_HOME": before} if before is not None else {}
@@ -488,7 +464,7 @@ def _tests(_rng: random.Random) -> Probe:
             )
 
         for more in _MORE:
-            if _accepted(partial(asked, more)):
+            if accepted(partial(asked, more)):
                 yield f"a curated test takes {more!r} for a column"
 
     return _free("curated tests of more than a column", run)

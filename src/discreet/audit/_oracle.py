@@ -36,9 +36,8 @@ def ends(column: pol.Column) -> tuple[int, int]:
         case pol.Integer():
             return column.min, column.max
         case pol.Real():
-            return round(Fraction(column.min) / column.step), round(
-                Fraction(column.max) / column.step
-            )
+            low, high = (round(Fraction(end) / column.step) for end in (column.min, column.max))
+            return low, high
         case pol.Date():
             return (column.min - _EPOCH).days, (column.max - _EPOCH).days
         case pol.Timestamp():
@@ -67,12 +66,8 @@ def _known(column: pol.Column, raw: Any) -> Any:
         case pol.Boolean():
             return int(raw) if raw in (0, 1) else None
         case pol.Category():
-            labels = list(column.values)
-            labels += (
-                [column.other] if column.other is not None and column.other not in labels else []
-            )
             known = raw if raw in column.values else column.other
-            return None if known is None else labels.index(known)
+            return None if known is None else [*column.values, known].index(known)
         case pol.Date():
             code = (raw - _EPOCH).days
         case pol.Timestamp():
@@ -398,11 +393,7 @@ def question(rng: random.Random, w: World) -> Question:
     """Draw a question that the policy allows."""
     join = w.other is not None and rng.random() < 0.4
     public = rng.choice([None, None, "inner", "left"]) if w.public and w.fanout else None
-    tables = [
-        w.main,
-        *([w.other] if join and w.other else []),
-        *([w.public] if public and w.public else []),
-    ]
+    tables = [t for t in (w.main, join and w.other, public and w.public) if t]
     columns = [(t.name, n) for t in tables for n in t.columns if t is not w.public or n != w.on]
     numbers = [c for c in columns if isinstance(w.column(c), _NUMBERS)]
     keys = [c for c in columns if few(w.column(c))]
@@ -480,11 +471,7 @@ def passes(q: Question, row: Mapping[tuple[str, str], Any]) -> bool:
     if name not in row:
         return True
     value = row[name]  # type: ignore[index]  # rows of the oracle are mappings
-    return (
-        value is not None and {"<": value < edge, ">": value > edge, "=": value == edge}[op]
-        if value is not None
-        else False
-    )
+    return value is not None and {"<": value < edge, ">": value > edge, "=": value == edge}[op]
 
 
 def joined(q: Question, tables: Tables) -> list[tuple[Any, dict[tuple[str, str], Any]]]:

@@ -18,6 +18,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -211,7 +212,10 @@ class _Tape:
         if self.before is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a mechanism's own, which replays do not repeat
-                self.outcomes.append(_Raised.of(run))
+                try:
+                    self.outcomes.append(run())
+                except Exception as error:  # noqa: BLE001 - raised again below, and by the replay
+                    self.outcomes.append(_Raised(error))
         elif number >= len(self.before.calls):
             self.difference = (
                 f"{_FLOW}: call {number + 1}, {_named(call)}, is made on the neighbour only"
@@ -247,13 +251,6 @@ class _Raised:
     """A mechanism's refusal, to be raised again."""
 
     error: Exception
-
-    @classmethod
-    def of(cls, run: Callable[[], Any]) -> Any:
-        try:
-            return run()
-        except Exception as error:  # noqa: BLE001 - raised again by the tape
-            return cls(error)
 
 
 def _kept(x: Any) -> Any:
@@ -426,19 +423,15 @@ def measurements(
     [(115, {(): 78})]
     """
     loaded = policy if isinstance(policy, pol.Policy) else pol.load(policy)
-    engine = engines.connect(tables, loaded)
-    try:
+    with closing(engines.connect(tables, loaded)) as engine:
 
         def fanout(table: str, columns: tuple[str, ...]) -> int:
             return engine.fanout(Scan(loaded.table(table)), columns)
 
         if isinstance(question, str):
             question = sql.parse(question, loaded, public_fanout=fanout).query
-        lowered = lower(question)
-        key = _salt(salt)
+        lowered, key = lower(question), _salt(salt)
         groups = [engine.execute(a, key) if a.measures else {} for a in lowered.aggregates]
-    finally:
-        engine.close()
     return [
         Measurement(f"{part.kind} {i}{suffix}", declared, exact)
         for i, part in enumerate(lowered.parts)

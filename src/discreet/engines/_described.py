@@ -22,11 +22,7 @@ from discreet.errors import EngineError, SchemaError
 from discreet.plan import Aggregate, Groups, Salt, Scan, weight
 from discreet.verify import Table
 
-_DIALECTS: Final[Mapping[str, type[Dialect]]] = {
-    "duckdb": DuckDB,
-    "postgresql": Postgres,
-    "spark": Spark,
-}
+_DIALECTS: Final[Mapping[str, type[Dialect]]] = {d.name: d for d in (DuckDB, Postgres, Spark)}
 
 
 @dataclass(frozen=True, slots=True)

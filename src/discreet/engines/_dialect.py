@@ -34,8 +34,13 @@ _FEW: Final = 16
 """Categories up to this size are compared one by one; larger ones are looked up."""
 
 
+def _form(text: str) -> Callable[..., str]:
+    """Spell a method as SQL with places for operands; one that has no place does not count."""
+    return text.format
+
+
 class Dialect(ABC):
-    """SQL common to all engines; subclasses say the rest."""
+    """SQL common to all engines; subclasses say the rest, by forms where one text will do."""
 
     name: ClassVar[str]
     double: ClassVar[str]
@@ -95,10 +100,6 @@ class Dialect(ABC):
     def scaled(self, x: str, step: float) -> str:
         """Double `x` over a step not below 1."""
         return f"({x} / {self.real(step)})"
-
-    def absolute(self, x: str) -> str:
-        """Absolute value."""
-        return f"abs({x})"
 
     @abstractmethod
     def matches(self, x: str, pattern: str) -> str:
@@ -233,6 +234,11 @@ class Standard(Dialect):
 
     string = "VARCHAR"
     fence = " OFFSET 0"
+    collated = _form('({} COLLATE "C")')
+    shifted = _form("({} >> {})")
+    trimmed = _form("rtrim(ltrim({}, ' '), ' ')")
+    total = _form("sum({})")  # sums of 64-bit integers are wider
+    part = _form("{}")
 
     def quote(self, *names: str) -> str:
         """Quote by double quotes, which are doubled."""
@@ -241,26 +247,6 @@ class Standard(Dialect):
     def text(self, value: str) -> str:
         """Quote by single quotes, which are doubled; a backslash is a plain sign."""
         return "'" + value.replace("'", "''") + "'"
-
-    def collated(self, text: str) -> str:
-        """Name the collation."""
-        return f'({text} COLLATE "C")'
-
-    def shifted(self, x: str, by: int) -> str:
-        """Use the operator."""
-        return f"({x} >> {by})"
-
-    def trimmed(self, x: str) -> str:
-        """Trim each end; the signs to trim come second."""
-        return f"rtrim(ltrim({x}, ' '), ' ')"
-
-    def total(self, x: str, bounds: tuple[int, int]) -> str:  # noqa: ARG002 - sums are wide here
-        """Add up: sums of 64-bit integers are wider."""
-        return f"sum({x})"
-
-    def part(self, name: str) -> str:
-        """Give the name as it is."""
-        return name
 
     def floor_wide(self, n: str, d: int, shift: int, hold: Callable[[str], str]) -> str:  # noqa: ARG002 - written once
         """Divide in the wide type."""
@@ -281,6 +267,15 @@ class DuckDB(Standard):
     narrow = frozenset(
         {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
     )
+    xor = _form("xor({}, {})")
+    divide = divide_wide = _form("({} // {})")
+    # NaN, which comparisons keep out, would be NULL and not an error
+    rounded = _form("TRY_CAST({} AS BIGINT)")
+    days = _form("({} - DATE '1970-01-01')")  # infinity is the largest 32-bit integer already
+    day = _form("(DATE '1970-01-01' + CAST({} AS INTEGER))")
+    # in the column's own type, then narrowed
+    remainder = _form("CAST({} % {} AS BIGINT)")
+    text_residue = _form("(CAST('0x' || md5({})[1:15] AS BIGINT) % {})")
 
     def touched(self, found: Found) -> str:
         """Take the maximum, of text that is checked to be valid."""
@@ -295,20 +290,6 @@ class DuckDB(Standard):
     def matches(self, x: str, pattern: str) -> str:
         """Let a point be any character, by a flag."""
         return f"regexp_matches({x}, {self.text(pattern)}, 's')"
-
-    def xor(self, a: str, b: str) -> str:
-        """Call the function; there is no operator."""
-        return f"xor({a}, {b})"
-
-    def divide(self, n: str, d: str) -> str:
-        """Use the integer division operator."""
-        return f"({n} // {d})"
-
-    divide_wide = divide
-
-    def rounded(self, x: str) -> str:
-        """Cast; NaN, which comparisons keep out, would be NULL and not an error."""
-        return f"TRY_CAST({x} AS BIGINT)"
 
     def place(self, x: str, values: Sequence[int], found: Found) -> str:
         """Compare decimals in their own type: others are cast into it, which may fail."""
@@ -333,10 +314,6 @@ class DuckDB(Standard):
         """Plain text in binary collation."""
         return self.collated(x if found.native == "VARCHAR" else f"CAST({x} AS VARCHAR)")
 
-    def days(self, x: str) -> str:
-        """Subtract the epoch; infinity is the largest 32-bit integer already."""
-        return f"({x} - DATE '1970-01-01')"
-
     def micros(self, x: str, found: Found) -> str:
         """Compare in the column's own type before any function: some fail on far instants."""
         ends, count = _YEARS, f"epoch_us({x})"
@@ -352,18 +329,6 @@ class DuckDB(Standard):
             f"WHEN {x} > {last} THEN {self.integer(2**62)} END"
         )
 
-    def day(self, days: str) -> str:
-        """Add days to the epoch."""
-        return f"(DATE '1970-01-01' + CAST({days} AS INTEGER))"
-
-    def remainder(self, x: str, modulus: int, found: Found) -> str:  # noqa: ARG002 - one spelling
-        """Take the remainder in the column's own type, then narrow it."""
-        return f"CAST({x} % {modulus} AS BIGINT)"
-
-    def text_residue(self, x: str, modulus: int) -> str:
-        """Read 15 hexadecimal digits."""
-        return f"(CAST('0x' || md5({x})[1:15] AS BIGINT) % {modulus})"
-
 
 class Postgres(Standard):
     """PostgreSQL 14 and later."""
@@ -374,6 +339,24 @@ class Postgres(Standard):
     widest = "bigint"
     narrow = frozenset({"bool", "int2", "int4", "int8"})
     barrier = " OFFSET 0"
+    xor = _form("(({}) # {})")
+    divide = _form("({} / {})")  # between integers the slash cuts off, between numerics it does not
+    divide_wide = _form("CAST(div({}, {}) AS bigint)")
+    rounded = _form("CAST({} AS BIGINT)")  # halves to even
+    decimal = _form("NULLIF({}, CAST('NaN' AS numeric))")
+    # infinity cannot be subtracted from
+    days = _form(
+        "CASE WHEN isfinite({0}) THEN {0} - DATE '1970-01-01' "
+        "WHEN {0} = 'infinity' THEN 2147483647 WHEN {0} = '-infinity' THEN -2147483647 END"
+    )
+    # an exact numeric: the last instants do not fit 64 bits
+    micros = _form(
+        "CASE WHEN isfinite({0}) THEN EXTRACT(EPOCH FROM {0}) * 1000000 "
+        "WHEN {0} = 'infinity' THEN 1e30 WHEN {0} = '-infinity' THEN -1e30 END"
+    )
+    day = _form("(DATE '1970-01-01' + CAST({} AS integer))")
+    remainder = _form("(CAST({} AS bigint) % {})")
+    text_residue = _form("(CAST(CAST('x0' || substr(md5({}), 1, 15) AS bit(64)) AS bigint) % {})")
 
     def matches(self, x: str, pattern: str) -> str:
         """Test a regular expression, in which a point is any character."""
@@ -383,22 +366,6 @@ class Postgres(Standard):
         """Search the sorted keys of a constant JSON object."""
         table = json.dumps({str(v): i for i, v in enumerate(values)}, ensure_ascii=False)
         return f"CAST(CAST({self.text(table)} AS jsonb) ->> CAST({x} AS text) AS bigint)"
-
-    def xor(self, a: str, b: str) -> str:
-        """Write the bitwise exclusive or of two integers."""
-        return f"(({a}) # {b})"
-
-    def divide(self, n: str, d: str) -> str:
-        """Divide; the slash between integers cuts off, between numerics it does not."""
-        return f"({n} / {d})"
-
-    def divide_wide(self, n: str, d: str) -> str:
-        """Divide numerics."""
-        return f"CAST(div({n}, {d}) AS bigint)"
-
-    def rounded(self, x: str) -> str:
-        """Cast, which rounds halves to even."""
-        return f"CAST({x} AS BIGINT)"
 
     def scaled(self, x: str, step: float) -> str:
         """Divide, avoiding the underflow error on tiny numbers (their code is 0 anyway)."""
@@ -425,39 +392,9 @@ class Postgres(Standard):
             f"WHEN {x} <= CAST('Infinity' AS numeric) THEN {self.real(sys.float_info.max)} END"
         )
 
-    def decimal(self, x: str) -> str:
-        """A numeric may hold NaN."""
-        return f"NULLIF({x}, CAST('NaN' AS numeric))"
-
     def as_text(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Plain text in binary collation."""
         return self.collated(f"CAST({x} AS text)")
-
-    def days(self, x: str) -> str:
-        """Subtract the epoch, which infinity does not allow."""
-        return (
-            f"CASE WHEN isfinite({x}) THEN {x} - DATE '1970-01-01' "
-            f"WHEN {x} = 'infinity' THEN 2147483647 WHEN {x} = '-infinity' THEN -2147483647 END"
-        )
-
-    def micros(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
-        """Read the epoch as an exact numeric: the last instants do not fit 64 bits."""
-        return (
-            f"CASE WHEN isfinite({x}) THEN EXTRACT(EPOCH FROM {x}) * 1000000 "
-            f"WHEN {x} = 'infinity' THEN 1e30 WHEN {x} = '-infinity' THEN -1e30 END"
-        )
-
-    def day(self, days: str) -> str:
-        """Add days to the epoch."""
-        return f"(DATE '1970-01-01' + CAST({days} AS integer))"
-
-    def remainder(self, x: str, modulus: int, found: Found) -> str:  # noqa: ARG002 - one spelling
-        """Take the remainder in 64 bits."""
-        return f"(CAST({x} AS bigint) % {modulus})"
-
-    def text_residue(self, x: str, modulus: int) -> str:
-        """Read 15 hexadecimal digits."""
-        return f"(CAST(CAST('x0' || substr(md5({x}), 1, 15) AS bit(64)) AS bigint) % {modulus})"
 
 
 class Spark(Dialect):
@@ -478,6 +415,19 @@ class Spark(Dialect):
     fence = " WHERE monotonically_increasing_id() >= 0"
     ranks_in_order = True
     adds_early = False  # sums of limbs would have to be split once more
+    collated = _form("({} COLLATE UTF8_BINARY)")  # a column may carry another
+    trimmed = _form("trim({})")  # plain spaces, where no signs are named
+    # a function: once a statement has said "map", the operator is two signs
+    shifted = _form("shiftright({}, {})")
+    xor = _form("(({}) ^ {})")  # it binds loosely
+    divide = _form("({} div {})")
+    rounded = _form("CAST(rint({}) AS BIGINT)")  # halves to even; the cast itself cuts off
+    is_whole = _form("{0} = rint({0})")  # of doubles; floor would give a 64-bit integer
+    as_double = _form("CAST({} AS DOUBLE)")  # every number has a nearest double
+    days = _form("unix_date({})")  # no date is infinite
+    day = _form("date_from_unix_date(CAST({} AS INT))")
+    remainder = _form("(CAST({} AS BIGINT) % {})")
+    text_residue = _form("(CAST(conv(substr(md5({}), 1, 15), 16, 10) AS BIGINT) % {})")
 
     def quote(self, *names: str) -> str:
         """Quote by backticks, which are doubled."""
@@ -487,14 +437,6 @@ class Spark(Dialect):
         """Escape by backslashes; a dollar sign too, since variables are replaced in strings."""
         escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("$", "\\u0024")
         return f"'{escaped}'"
-
-    def collated(self, text: str) -> str:
-        """Name the binary collation: a column may carry another."""
-        return f"({text} COLLATE UTF8_BINARY)"
-
-    def trimmed(self, x: str) -> str:
-        """Trim plain spaces, which is what is trimmed where no signs are named."""
-        return f"trim({x})"
 
     def total(self, x: str, bounds: tuple[int, int]) -> str:
         """Add up pieces of 22 bits, none of which leaves 64 bits in 2^40 rows."""
@@ -511,10 +453,6 @@ class Spark(Dialect):
             f"CAST(sum({sql}) AS {self.wide})" + (f" * {2**at}" if at else "") for sql, at in pieces
         )
 
-    def shifted(self, x: str, by: int) -> str:
-        """Call the function: once a statement has said "map", its operator is two signs."""
-        return f"shiftright({x}, {by})"
-
     def part(self, name: str) -> str:
         """Name the day of the week as Spark does."""
         return {"isodow": "dow_iso"}.get(name, name)
@@ -526,10 +464,6 @@ class Spark(Dialect):
             hint=f"LIKE '%…%', instead of {pattern!r}" if x else None,
         )
 
-    def xor(self, a: str, b: str) -> str:
-        """Write the operator, which binds loosely."""
-        return f"(({a}) ^ {b})"
-
     def lookup(self, x: str, values: Sequence[int | str]) -> str:
         """Look a key up in a constant map; NULL if it is not there, in either mode."""
         pairs = ", ".join(
@@ -538,32 +472,16 @@ class Spark(Dialect):
         )
         return f"try_element_at(map({pairs}), {x})"
 
-    def divide(self, n: str, d: str) -> str:
-        """Use the integer division operator."""
-        return f"({n} div {d})"
-
     def floor_wide(self, n: str, d: int, shift: int, hold: Callable[[str], str]) -> str:  # noqa: ARG002 - nothing is moved
         """Take the remainder off first: a quotient of decimals would wrap."""
         held, by = hold(n), self.integer(d)
         return f"(({held} - pmod({held}, {by})) div {by})"
-
-    def rounded(self, x: str) -> str:
-        """Round halves to even first: the cast itself cuts off."""
-        return f"CAST(rint({x}) AS BIGINT)"
-
-    def is_whole(self, x: str) -> str:
-        """Compare doubles: floor would give a 64-bit integer."""
-        return f"{x} = rint({x})"
 
     def place(self, x: str, values: Sequence[int], found: Found) -> str:
         """Compare decimals in their own type: a common one may have fewer digits."""
         if found.kind is Physical.DECIMAL:
             return self.choose_decimal(x, values, found)
         return super().place(x, values, found)
-
-    def as_double(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
-        """Cast; every number has a nearest double."""
-        return f"CAST({x} AS DOUBLE)"
 
     def as_text(self, x: str, found: Found) -> str:
         """Plain text in binary collation; NULL for bytes that are none."""
@@ -577,10 +495,6 @@ class Spark(Dialect):
             return self.collated(x)
         return super().unit(x, found)
 
-    def days(self, x: str) -> str:
-        """Count days; no date is infinite."""
-        return f"unix_date({x})"
-
     def micros(self, x: str, found: Found) -> str:
         """Count microseconds; an instant without a zone is one of UTC, as the session is."""
         if found.native == "timestamp":
@@ -591,15 +505,3 @@ class Spark(Dialect):
             f"WHEN {x} < {first} THEN {self.integer(-(2**62))} "
             f"WHEN {x} > {last} THEN {self.integer(2**62)} END"
         )
-
-    def day(self, days: str) -> str:
-        """Count days from the epoch."""
-        return f"date_from_unix_date(CAST({days} AS INT))"
-
-    def remainder(self, x: str, modulus: int, found: Found) -> str:  # noqa: ARG002 - one spelling
-        """Take the remainder in 64 bits."""
-        return f"(CAST({x} AS BIGINT) % {modulus})"
-
-    def text_residue(self, x: str, modulus: int) -> str:
-        """Read 15 hexadecimal digits."""
-        return f"(CAST(conv(substr(md5({x}), 1, 15), 16, 10) AS BIGINT) % {modulus})"

@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import prod
 from operator import add
 from typing import Any, Final
@@ -128,9 +128,7 @@ class DuckDBEngine(Statements):
         # also when nobody closes: at collection or at exit, without a warning
         self._cleanup = weakref.finalize(self, cleanup)
         self._lock = threading.Lock()
-        self._public = (self._lock, connection)
-        if public is not None:
-            self._public = (threading.Lock(), public)
+        self._public = (self._lock, connection) if public is None else (threading.Lock(), public)
         self.places = tuple(places)
         self.unseen = tuple(unseen)
         self._switch_off()
@@ -148,17 +146,14 @@ class DuckDBEngine(Statements):
         if rules >= set(SWITCHED_OFF):
             return
         setting = ",".join(sorted(rules | set(SWITCHED_OFF)))
-        failed = False
-        try:
+        with suppress(duckdb.Error):
             self._connection.execute(f"SET disabled_optimizers = {self._dialect.text(setting)}")
-        except duckdb.Error:
-            failed = True
-        if failed:
-            raise SchemaError(
-                "this DuckDB connection is locked with an optimizer rule that believes the "
-                "statistics of files",
-                hint=f"SET disabled_optimizers = '{setting}'",
-            )
+            return
+        raise SchemaError(
+            "this DuckDB connection is locked with an optimizer rule that believes the "
+            "statistics of files",
+            hint=f"SET disabled_optimizers = '{setting}'",
+        )
 
     def _describe(self, name: str, table: str) -> dict[str, Found]:
         columns = columns_of(self._connection, table)

@@ -126,10 +126,7 @@ def _plain(column: pa.ChunkedArray, *, unit: bool) -> pa.ChunkedArray:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return any(
-        is_of(kind)
-        for is_of in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    )
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def mended(texts: pa.Array, *, unit: bool = False) -> pa.Array:
@@ -152,15 +149,10 @@ codecs.register_error(MEND, _question_marks)
 
 
 def _from_pandas(table: pol.Table, name: str, values: Any) -> pa.Array:
-    if _is_untyped(values.dtype):
+    within = getattr(getattr(values.dtype, "categories", None), "dtype", None)
+    if np.dtype(object) in (values.dtype, within):
         return _typed(table.columns.get(name), values, unit=name in table.ids)
     return pa.array(values, from_pandas=True)
-
-
-def _is_untyped(dtype: Any) -> bool:
-    return dtype == np.dtype(object) or getattr(
-        getattr(dtype, "categories", None), "dtype", None
-    ) == np.dtype(object)
 
 
 def _typed(column: pol.Column | None, values: Any, *, unit: bool) -> pa.Array:
@@ -168,7 +160,7 @@ def _typed(column: pol.Column | None, values: Any, *, unit: bool) -> pa.Array:
     read: Callable[[Any], Any]
     match column:
         case pol.Integer() | pol.Boolean():
-            kind, read = pa.int64(), partial(_whole, column)
+            kind, read = pa.int64(), partial(_code, column)
         case pol.Real():
             kind, read = pa.float64(), _double
         case pol.Date():
@@ -191,26 +183,21 @@ def _value(read: Callable[[Any], Any], raw: Any) -> Any:
         return None
 
 
-def _whole(column: pol.Column, value: Any) -> int | None:
-    code = ingest(column, value)
-    return None if code is None else int(code)
+def _code(column: pol.Column, value: Any) -> int:
+    """Code of a value, or an error where it is NULL."""
+    code: Any = ingest(column, value)
+    return int(code)
 
 
-def _moment(column: pol.Date | pol.Timestamp, step: Fraction, value: Any) -> dt.datetime | None:
+def _moment(column: pol.Date | pol.Timestamp, step: Fraction, value: Any) -> dt.datetime:
     """Beginning of the day or step that a value falls into, within the bounds."""
-    code = ingest(column, value)
-    if code is None:
-        return None
-    return _EPOCH + dt.timedelta(microseconds=int(int(code) * step * 1_000_000))
+    return _EPOCH + dt.timedelta(microseconds=int(_code(column, value) * step * 1_000_000))
 
 
-def _label(column: pol.Category, value: Any) -> int | None:
+def _label(column: pol.Category, value: Any) -> int:
     """Label that a value stands for; for "other", a number that is not a label."""
-    code = ingest(column, value)
-    if code is None:
-        return None
-    labels = [int(v) for v in column.values]
-    return labels[int(code)] if int(code) < len(labels) else max(labels) + 1
+    labels, code = [int(v) for v in column.values], _code(column, value)
+    return labels[code] if code < len(labels) else max(labels) + 1
 
 
 def _double(value: Any) -> float:

@@ -84,8 +84,6 @@ _CASTS = {
     Physical.INTEGER: "BIGINT",
     Physical.FLOAT: "DOUBLE PRECISION",
     Physical.TEXT: "VARCHAR",
-    Physical.BOOLEAN: "BOOLEAN",
-    Physical.TIMESTAMP: "TIMESTAMP",
 }
 
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, LiteralString
 
 from discreet import _unseen
 from discreet import policy as pol
@@ -28,7 +28,7 @@ from discreet.engines._privately import no_core_dumps
 from discreet.engines._protocol import SERVER, check_joins, check_tables, conceal_errors, in_order
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
-from discreet.plan import Aggregate, Groups, Salt, Scan
+from discreet.plan import Aggregate, Groups, Salt
 
 if TYPE_CHECKING:
     import psycopg
@@ -138,10 +138,7 @@ class PostgresEngine(Statements):
             self.unseen += (_unseen.SERVER,)
 
     def _describe(self, table: pol.Table) -> tuple[str, dict[str, Found], bool]:
-        quoted = self._dialect.quote(*table.name.split("."))
-        with self._lock, self._connection.transaction(force_rollback=True):
-            self._pin(self._connection)
-            columns = self._connection.execute(_COLUMNS, (quoted,)).fetchall()
+        columns = self._told(_COLUMNS, table)
         if not columns:
             raise SchemaError(
                 f"the database has no table {table.name!r} that this connection can see",
@@ -156,11 +153,15 @@ class PostgresEngine(Statements):
 
     def _foreign(self, table: pol.Table) -> bool:
         """Whether rows of a table come from elsewhere, by the tables that it is made of."""
+        rows = self._told(_FOREIGN, table)
+        return not rows or bool(rows[0][0])
+
+    def _told(self, sql: LiteralString, table: pol.Table) -> list[tuple[Any, ...]]:
+        """Ask the catalogue about a table, under the caller's own search path."""
         quoted = self._dialect.quote(*table.name.split("."))
         with self._lock, self._connection.transaction(force_rollback=True):
             self._pin(self._connection)
-            row = self._connection.execute(_FOREIGN, (quoted,)).fetchone()
-        return row is None or bool(row[0])
+            return self._connection.execute(sql, (quoted,)).fetchall()
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
@@ -215,9 +216,6 @@ class PostgresEngine(Statements):
         if not pinned(connection, more):
             raise SchemaError("this PostgreSQL connection does not let its settings be changed")
 
-    def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
-        return conceal_errors(lambda: int(self._rows(self._repeats(public, columns))[0][0]))
-
 
 def family(native: str) -> Physical:
     """Family of a PostgreSQL type, by its catalogue name."""
@@ -242,10 +240,9 @@ def open_postgres(source: Any, policy: pol.Policy, *, timeout: float) -> Postgre
     with stack:
         if isinstance(source, str):
             connect = partial(psycopg.connect, source, autocommit=True)
-            try:
+            connection = None
+            with suppress(psycopg.Error):  # the message would repeat host, user or password
                 connection = connect()
-            except psycopg.Error:
-                connection = None  # the message would repeat host, user or password
             if connection is None:
                 raise SchemaError("the PostgreSQL server cannot be reached with the given URL")
             stack.callback(connection.close)

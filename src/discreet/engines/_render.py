@@ -44,9 +44,9 @@ from discreet.plan import (
 )
 
 UNIT = "u"
-_FENCE = " OFFSET 0"
 _FEW = 10_000
 """Most groups of coded keys beside which texts are added up by raw value."""
+_FENCE = " OFFSET 0"
 """Keeps what stands above from being evaluated on rows below, where engines heed it (for speed)."""
 
 
@@ -374,9 +374,8 @@ class _Statement:
         (and the others have few codes), and only the few raw groups are coded.
         """
         kinds = {m.kind for m in aggregate.measures}
-        if aggregate.unit is not None or MeasureKind.DISTINCT in kinds:
-            return []
-        if not self.dialect.adds_early:
+        early = self.dialect.adds_early and aggregate.unit is None
+        if not early or MeasureKind.DISTINCT in kinds:
             return []
         late = [k for k in aggregate.keys if self.is_late(k, base(aggregate.relation).table)]
         others = [len(k.codes or ()) for k in aggregate.keys if k not in late]

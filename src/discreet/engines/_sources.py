@@ -182,16 +182,13 @@ class _Opener:
             self.places += () if table.public else files
             read = self._parquet if files[0].endswith(_PARQUET) else self._csv
             read(table, view, files)
-        if table.public:
-            self._run(
-                table, f"CREATE TABLE {name} AS SELECT {self._needed(table, view)} FROM {view}"
-            )
-        return name if table.public else view
-
-    def _needed(self, table: pol.Table, held: str) -> str:
-        """Columns of the policy that are there; those that are not are reported later."""
-        present = [c for c, _ in columns_of(self._connection, held) or [] if c in table.columns]
-        return ", ".join(map(_SQL.quote, present)) or "1 AS nothing"
+        if not table.public:
+            return view
+        # columns that are not there are reported later
+        present = [c for c, _ in columns_of(self._connection, view) or [] if c in table.columns]
+        needed = ", ".join(map(_SQL.quote, present)) or "1 AS nothing"
+        self._run(table, f"CREATE TABLE {name} AS SELECT {needed} FROM {view}")
+        return name
 
     def _attached(self, table: pol.Table, path: str) -> str:
         if path not in self._databases:
@@ -268,10 +265,8 @@ class _Opener:
             f"SELECT name FROM parquet_schema({_SQL.text(path)}) WHERE type = 'INT96' "
             "OR converted_type = 'TIMESTAMP_MILLIS' OR logical_type LIKE '%MILLIS%'"
         )
-        return [
-            name
-            for (name,) in self._guarded(table, lambda: self._connection.execute(sql)).fetchall()
-        ]
+        found = self._guarded(table, lambda: self._connection.execute(sql)).fetchall()
+        return [name for (name,) in found]
 
     def _run(self, table: pol.Table, sql: str) -> None:
         self._guarded(table, lambda: self._connection.execute(sql))

@@ -45,7 +45,7 @@ from discreet.engines._protocol import (
 )
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
-from discreet.plan import Aggregate, Groups, Salt, Scan
+from discreet.plan import Aggregate, Groups, Salt
 
 _SQL: Final = Spark()
 _ZONE: Final = "spark.sql.session.timeZone"
@@ -124,9 +124,6 @@ class SparkEngine(Statements):
             for folder in self._folders:
                 self._session.sql(f"REFRESH TABLE {folder}")
             return collected(self._session, sql)
-
-    def _measure(self, public: Scan, columns: tuple[str, ...]) -> int:
-        return conceal_errors(lambda: int(self._rows(self._repeats(public, columns))[0][0]))
 
 
 def collected(session: Any, sql: str) -> list[tuple[Any, ...]]:

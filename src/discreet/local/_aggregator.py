@@ -20,10 +20,11 @@ import numpy as np
 
 from discreet import privacy as p_
 from discreet._dataclass import dataclass
+from discreet._lazy import arrow as pa
 from discreet.errors import DiscreetError, ForeignReportError, Hint, ParameterError
 from discreet.local import _wire
 from discreet.local._bits import Counts
-from discreet.local._protocol import LocalProtocol, total_loss
+from discreet.local._protocol import LocalProtocol, protocol_from_spec, total_loss
 from discreet.local._rationals import read_mark, read_whole
 from discreet.local._wire import Columns, Refusal, Reports
 
@@ -227,8 +228,6 @@ class Aggregator:
             self.refused["format"] += 1
 
     def _arrow(self, data: Any) -> None:
-        import pyarrow as pa  # noqa: PLC0415 - loaded by whoever made the data
-
         if isinstance(data, pa.Table | pa.RecordBatch):
             try:
                 self._take(_wire.read_arrow(self.protocol, data))
@@ -243,15 +242,11 @@ class Aggregator:
     @contextmanager
     def _unreadable(self) -> Iterator[None]:
         """Count what Arrow cannot read as one malformed report; failures of the disk go on."""
-        import pyarrow as pa  # noqa: PLC0415 - loaded by whoever made the data
-
         try:
             yield
-        except pa.ArrowException:
-            self.refused["format"] += 1
-        except OSError as error:
+        except (pa.ArrowException, OSError) as error:
             # Arrow's own complaints about a file's contents have no number
-            if error.errno is not None:
+            if isinstance(error, OSError) and error.errno is not None:
                 raise
             self.refused["format"] += 1
 
@@ -259,8 +254,6 @@ class Aggregator:
         """Read a file piece by piece."""
         form = path.suffix.lower()
         if form in (".parquet", ".arrow", ".arrows", ".ipc"):
-            import pyarrow as pa  # noqa: PLC0415 - only for such files
-
             with pa.OSFile(str(path)) as source, self._unreadable():
                 self._arrow(_parquet(source) if form == ".parquet" else pa.ipc.open_stream(source))
         elif form in (".jsonl", ".ndjson", ".json"):
@@ -340,8 +333,6 @@ class Aggregator:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any] | str) -> Aggregator:
         """Resume from :meth:`to_dict`."""
-        from discreet.local._protocol import protocol_from_spec  # noqa: PLC0415 - next to its use
-
         try:
             read = json.loads(saved) if isinstance(saved, str) else saved
             made = cls(

@@ -46,7 +46,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet import privacy as p_
@@ -54,11 +53,9 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number, ceil_float, show
 from discreet._lazy import special
 from discreet.errors import Hint, NotProvedError, ParameterError
-from discreet.local._intervals import log_binomial
+from discreet.local._intervals import Floats, log_binomial
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
-
-Floats = NDArray[np.float64]
 
 _LOST = 1e-40
 """Bound on the mass of C outside the window; counted as δ = 1."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Any
 
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.local._categorical import KaryResponse, OptimizedUnary, SymmetricUnary
-from discreet.local._frequency import FrequencyProtocol
 from discreet.local._hadamard import HadamardResponse
 from discreet.local._hashing import LocalHashing
 from discreet.local._heavy import HeavyHitters
@@ -121,10 +121,9 @@ def best(
     cap = math.inf if max_bytes is None else read_whole(max_bytes, "max_bytes")
     fitting = [Candidate(p, _variance(p), p.report_bytes) for p in made if p.report_bytes <= cap]
     if not fitting:
-        shortest = min(p.report_bytes for p in made)
         raise ParameterError(
             f"no protocol has reports of at most {max_bytes} bytes",
-            hint=Hint("max_bytes", shortest),
+            hint=Hint("max_bytes", min(p.report_bytes for p in made)),
         )
     ranked = sorted(fitting, key=lambda c: (c.variance, c.report_bytes))
     least = ranked[0]
@@ -171,25 +170,17 @@ def _protocols(domain_size: int | None, eps: Any, task: str) -> list[LocalProtoc
     return [HeavyHitters(bits, eps, min(_ASKED.bit_length() - 1, bits), s) for s in _STEPS]
 
 
+_BY_ITEM = (KaryResponse, SymmetricUnary, OptimizedUnary, LocalHashing, SubsetSelection,
+            HadamardResponse)  # fmt: skip
+
+
 def _frequency_protocols(domain: int, eps: Any) -> list[LocalProtocol]:
     made: list[LocalProtocol] = []
-    kinds: tuple[type[FrequencyProtocol], ...] = (
-        KaryResponse,
-        SymmetricUnary,
-        OptimizedUnary,
-        LocalHashing,
-        SubsetSelection,
-        HadamardResponse,
-    )
-    for kind in kinds:
-        try:
-            protocol = kind(domain=domain, epsilon=eps)  # type: ignore[call-arg]  # protocols of this table take these
-        except ParameterError:  # this protocol does not go so far
-            continue
-        # a set of one item is a k-ary response: name it so
-        if not (isinstance(protocol, SubsetSelection) and protocol.size == 1):
-            made.append(protocol)
-    return made
+    for kind in _BY_ITEM:
+        with suppress(ParameterError):  # some protocols do not go so far
+            made.append(kind(domain=domain, epsilon=eps))
+    # a set of one item is a k-ary response: name it so
+    return [p for p in made if not (isinstance(p, SubsetSelection) and p.size == 1)]
 
 
 def _why(chosen: Candidate, others: list[Candidate], task: str) -> str:

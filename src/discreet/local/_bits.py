@@ -10,7 +10,7 @@ personalised by the public name of the collection.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
@@ -118,6 +118,20 @@ def coin_rows(p: Fraction, n: int, size: int) -> NDArray[np.uint8]:
     if size % 8:
         rows[:, -1] &= np.uint8((1 << size % 8) - 1)
     return rows
+
+
+def kept(kappa: Fraction, own: NDArray[Any], symbols: int) -> NDArray[Any]:
+    """Keep each symbol with probability exactly κ, replace it by a uniform one otherwise."""
+    keep = np.asarray(noise.bernoulli_many(kappa, len(own)))
+    return np.where(keep, own, np.asarray(noise.uniform_many(symbols, len(own))))
+
+
+def bits_law(chances: Iterable[Fraction]) -> dict[tuple[int, ...], Fraction]:
+    """Return the exact law of independent bits, each 1 with its own chance."""
+    out: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
+    for one in chances:
+        out = {(*y, b): w * (one if b else 1 - one) for y, w in out.items() for b in (0, 1)}
+    return out
 
 
 def put_bits(rows: NDArray[np.uint8], places: NDArray[Any], bits: NDArray[np.bool_]) -> None:

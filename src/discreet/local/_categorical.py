@@ -40,7 +40,7 @@ from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts
 from discreet.local._draws import Rng
-from discreet.local._frequency import BinaryEstimate, FrequencyProtocol, independent_bits
+from discreet.local._frequency import BinaryEstimate, FrequencyProtocol
 from discreet.local._intervals import Floats
 from discreet.local._wire import Columns, Field
 
@@ -52,19 +52,17 @@ class _Mixture(FrequencyProtocol):
     in_one_cell: ClassVar[bool] = True
     kappa: Fraction
 
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        return (Field("item", limit=self.domain),)
-
-    @property
-    def _row_bytes(self) -> int:
-        return 4 * self.report_bytes + 2
+    def _mix(
+        self, eps: Fraction, kappa: Fraction, odds: Fraction, domain: int, **more: Any
+    ) -> None:
+        item, other = Field("item", limit=domain), (1 - kappa) / domain
+        self._set(
+            claimed=eps, odds=odds, domain=domain, kappa=kappa, p=other + kappa, q=other,
+            fields=(item,), state_shape=(domain,), row_bytes=4 * item.width + 2, **more,
+        )  # fmt: skip
 
     def draw(self, flat: NDArray[Any]) -> Columns:
-        n = len(flat)
-        keep = np.asarray(noise.bernoulli_many(self.kappa, n))
-        other = np.asarray(noise.uniform_many(self.domain, n))
-        return (np.where(keep, flat, other),)
+        return (_bits.kept(self.kappa, flat, self.domain),)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count how often each item was named."""
@@ -82,8 +80,7 @@ class _Mixture(FrequencyProtocol):
 
     def law(self, value: int) -> list[Fraction]:
         """Return the exact probability of each report."""
-        other = (1 - self.kappa) / self.domain
-        return [other + self.kappa if y == value else other for y in range(self.domain)]
+        return [self.p if y == value else self.q for y in range(self.domain)]
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -117,15 +114,7 @@ class KaryResponse(_Mixture):
         k, eps = rat.read_whole(domain, "domain", least=2), rat.read_epsilon(epsilon)
         rho = rat.odds_below(eps)
         kappa = rat.mixture(rho, 1, k)
-        other = (1 - kappa) / k
-        self._set(
-            claimed=eps,
-            odds=rat.checked_odds(rat.mixture_odds(kappa, 1, k), rho),
-            domain=k,
-            kappa=kappa,
-            p=other + kappa,
-            q=other,
-        )
+        self._mix(eps, kappa, rat.checked_odds(rat.mixture_odds(kappa, 1, k), rho), k)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -153,29 +142,19 @@ class RandomizedResponse(_Mixture):
     coin: bool
 
     def __init__(self, p: Number | None = None, epsilon: Number | None = None) -> None:
-        if (p is None) == (epsilon is None):
-            raise ParameterError(
-                "randomized response needs either p or epsilon", hint=Hint("p", "0.5")
-            )
-        if p is not None:
+        if p is not None and epsilon is None:
             kappa = rat.read_probability(p, "p")
             odds = rat.mixture_odds(kappa, 1, 2)
             eps = rat.log_up(odds)
-        else:
-            assert epsilon is not None
+        elif epsilon is not None and p is None:
             eps = rat.read_epsilon(epsilon)
             kappa = rat.mixture(rat.odds_below(eps), 1, 2)
             odds = rat.checked_odds(rat.mixture_odds(kappa, 1, 2), rat.odds_below(eps))
-        half = (1 - kappa) / 2
-        self._set(
-            claimed=eps,
-            odds=odds,
-            domain=2,
-            kappa=kappa,
-            p=half + kappa,
-            q=half,
-            coin=p is not None,
-        )
+        else:
+            raise ParameterError(
+                "randomized response needs either p or epsilon", hint=Hint("p", "0.5")
+            )
+        self._mix(eps, kappa, odds, 2, coin=p is not None)
 
     def read(self, tally: Tally) -> BinaryEstimate:
         """Read the shares of no and yes."""
@@ -197,24 +176,20 @@ class _Unary(FrequencyProtocol):
         eps = rat.read_epsilon(epsilon)
         p, q = self._coins(eps)
         odds = rat.checked_odds(p * (1 - q) / (q * (1 - p)), rat.odds_below(eps))
-        self._set(claimed=eps, odds=odds, domain=k, p=p, q=q)
+        self._set(claimed=eps, odds=odds, domain=k, p=p, q=q, fields=(Field("bits", bits=k),),
+                  state_shape=(k,))  # fmt: skip
 
     @staticmethod
     @abstractmethod
     def _coins(eps: Fraction) -> tuple[Fraction, Fraction]:
         """Return the chances of a one: of the own bit, and of any other."""
 
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        return (Field("bits", bits=self.domain),)
-
-    @abstractmethod
-    def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
-        """Give the senders' own bits their law, in rows drawn as if all bits were clear."""
-
     def draw(self, flat: NDArray[Any]) -> Columns:
         rows = _bits.coin_rows(self.q, len(flat), self.domain)
-        self._own(rows, flat)
+        if self.p == 1 - self.q:
+            _bits.flip_bits(rows, flat)  # a set bit flips by the same coin as a clear one
+        else:
+            _bits.put_bits(rows, flat, np.asarray(noise.bernoulli_many(self.p, len(flat))))
         return (rows,)
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
@@ -234,17 +209,9 @@ class _Unary(FrequencyProtocol):
         """Count the set bits of each item."""
         state += _bits.column_sums(columns[0], self.domain)
 
-    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:  # noqa: ARG002 - all items
-        """Draw from the joint law: bits are independent given the values."""
-        return independent_bits(counts, int(counts.sum()), self.p, self.q, rng)
-
     def law(self, value: int) -> dict[tuple[int, ...], Fraction]:
         """Return the exact probability of each report (2^domain of them)."""
-        out: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
-        for i in range(self.domain):
-            one = self.p if i == value else self.q
-            out = {(*y, b): w * (one if b else 1 - one) for y, w in out.items() for b in (0, 1)}
-        return out
+        return _bits.bits_law(self.p if i == value else self.q for i in range(self.domain))
 
 
 @lru_cache(maxsize=64)
@@ -285,9 +252,6 @@ class SymmetricUnary(_Unary):
         q = rat.round_up(1 / (rat.odds_below(eps, 2) + 1))
         return 1 - q, q
 
-    def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
-        _bits.flip_bits(rows, flat)  # a set bit flips by the same coin as a clear one
-
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class OptimizedUnary(_Unary):
@@ -310,6 +274,3 @@ class OptimizedUnary(_Unary):
     @staticmethod
     def _coins(eps: Fraction) -> tuple[Fraction, Fraction]:
         return Fraction(1, 2), rat.round_up(1 / (rat.odds_below(eps) + 1))
-
-    def _own(self, rows: NDArray[np.uint8], flat: NDArray[Any]) -> None:
-        _bits.put_bits(rows, flat, np.asarray(noise.bernoulli_many(self.p, len(flat))))

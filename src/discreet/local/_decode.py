@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from discreet import _exact
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
-from discreet._lazy import special
+from discreet._lazy import linalg, optimize, special
 from discreet.errors import Hint, ParameterError
 from discreet.local._estimate import Bounds, Estimate, population_only
 from discreet.local._intervals import (
@@ -218,7 +218,7 @@ def decode(
     frequencies = T @ b
     nonnegative = np.zeros(len(names))
     if chosen.size:
-        nonnegative[chosen] = _nonnegative(A[:, chosen], b)
+        nonnegative[chosen] = optimize.nnls(A[:, chosen], b)[0]
     rest = (b - A @ frequencies)[test]
     one, zero = shares.rates
     people, shape = shares.tally.state[:, -1], shares.frequencies.shape
@@ -268,12 +268,6 @@ def _full_rank(A: Floats) -> bool:
     return bool(values[0] > 1e-10 * values[-1])
 
 
-def _nonnegative(A: Floats, b: Floats) -> Floats:
-    from scipy.optimize import nnls  # noqa: PLC0415 - slow to import, only for decoding
-
-    return np.asarray(nnls(A, b)[0])
-
-
 def _preselect(A: Floats, b: Floats) -> NDArray[Any]:
     """Return candidates that a non-negative LASSO path keeps, at most half the equations.
 
@@ -321,9 +315,7 @@ def _independent(A: Floats, chosen: NDArray[Any]) -> NDArray[Any]:
     """Drop candidates whose columns the test half cannot tell apart."""
     if not chosen.size:
         return chosen
-    from scipy.linalg import qr  # noqa: PLC0415 - slow to import, only for decoding
-
-    _, r, order = qr(A[:, chosen], mode="economic", pivoting=True)
+    _, r, order = linalg.qr(A[:, chosen], mode="economic", pivoting=True)
     size = np.abs(np.diag(r))
     keep = order[: len(size)][size > 1e-8 * max(size[0], 1e-300)]
     return np.sort(chosen[keep])

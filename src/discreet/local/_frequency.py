@@ -24,6 +24,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.local import _intervals, _postprocess
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, read_items
+from discreet.local._draws import Rng
 from discreet.local._estimate import Bounds, Estimate
 from discreet.local._intervals import EXACT, INVERTED, Floats
 from discreet.local._protocol import LocalProtocol
@@ -51,11 +52,6 @@ class FrequencyProtocol(LocalProtocol):
 
     def parse(self, values: Any) -> tuple[NDArray[Any], bool]:
         return read_items(values, self.domain)
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """One count of supporting reports per item."""
-        return (self.domain,)
 
     def supports(self, tally: Tally) -> Counts:
         """Return how many reports support each item."""
@@ -125,16 +121,14 @@ class FrequencyProtocol(LocalProtocol):
         fewer = _intervals.tail(every - ones, n, every, 1 - p, 1 - q)
         return 2 * min(more, fewer)
 
+    def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:  # noqa: ARG002 - all items
+        """Draw Bin(n_v, p) + Bin(n − n_v, q) per item: the joint law when bits are independent."""
+        own, others = rng.binomial(counts, float(self.p)), counts.sum() - counts
+        return np.asarray(own + rng.binomial(others, float(self.q)))
+
     def suspicions(self, tally: Tally) -> list[str]:  # noqa: ARG002 - most have nothing to add
         """Name totals that honest reports of this protocol do not have."""
         return []
-
-
-def independent_bits(
-    counts: Counts, n: int, p: Fraction, q: Fraction, rng: np.random.Generator
-) -> Counts:
-    """Draw Bin(n_v, p) + Bin(n − n_v, q) per item: the joint law when bits are independent."""
-    return np.asarray(rng.binomial(counts, float(p)) + rng.binomial(n - counts, float(q)))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -75,6 +75,8 @@ class HadamardResponse(FrequencyProtocol):
     stated: ClassVar[tuple[str, ...]] = ("domain", "epsilon", "blocks")
     blocks: int
     block: int
+    symbols: int
+    """Number K of symbols."""
     kappa: Fraction
 
     def __init__(self, domain: int, epsilon: Number, blocks: int | None = None) -> None:
@@ -85,21 +87,13 @@ class HadamardResponse(FrequencyProtocol):
         if B & (B - 1):
             raise ParameterError(f"blocks must be a power of two, got {B}", hint=Hint("blocks", 4))
         b = 1 << (-(-k // B)).bit_length()
-        kappa = rat.mixture(rho, b // 2, B * b)
-        odds = rat.checked_odds(rat.mixture_odds(kappa, b // 2, B * b), rho)
+        K = B * b
+        kappa = rat.mixture(rho, b // 2, K)
+        odds = rat.checked_odds(rat.mixture_odds(kappa, b // 2, K), rho)
         uniform = (1 - kappa) / (2 * B)
-        self._set(claimed=eps, odds=odds, domain=k, blocks=B, block=b, kappa=kappa,
-                  p=kappa + uniform, q=kappa / 2 + uniform)  # fmt: skip
-
-    @property
-    def symbols(self) -> int:
-        """Number K of symbols."""
-        return self.blocks * self.block
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """One symbol."""
-        return (Field("symbol", limit=self.symbols),)
+        self._set(claimed=eps, odds=odds, domain=k, blocks=B, block=b, symbols=K, kappa=kappa,
+                  p=kappa + uniform, q=kappa / 2 + uniform, state_shape=(K,),
+                  fields=(Field("symbol", limit=K),))  # fmt: skip
 
     def _place(self, items: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return block and row of each item."""
@@ -122,26 +116,16 @@ class HadamardResponse(FrequencyProtocol):
         out[kept] = block * wide(self.block) + column
         return (out,)
 
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """One count per symbol."""
-        return (self.symbols,)
-
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the symbols."""
         state += np.bincount(columns[0], minlength=self.symbols)
 
-    def _sides(self, tally: Tally) -> tuple[Counts, Counts]:
-        """Return the reports on each item's own symbols, and on the rest of its block."""
-        table = tally.state.reshape(self.blocks, self.block)
-        transform = _bits.hadamard(table)
-        block, row = self._place(np.arange(self.domain))
-        total, difference = table.sum(axis=1)[block], transform[block, row]
-        return (total + difference) // 2, (total - difference) // 2
-
     def supports(self, tally: Tally) -> Counts:
         """Return the reports on each item's own symbols and, below, on the rest of its block."""
-        return np.array(self._sides(tally))
+        table = tally.state.reshape(self.blocks, self.block)
+        block, row = self._place(np.arange(self.domain))
+        total, difference = table.sum(axis=1)[block], _bits.hadamard(table)[block, row]
+        return np.array([(total + difference) // 2, (total - difference) // 2])
 
     def read(self, tally: Tally) -> FrequencyEstimate:
         """Read shares from what was tallied."""

@@ -39,12 +39,7 @@ from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, read_items
 from discreet.local._draws import Rng
 from discreet.local._estimate import population_only
-from discreet.local._frequency import (
-    FrequencyEstimate,
-    FrequencyProtocol,
-    bernstein_tail,
-    independent_bits,
-)
+from discreet.local._frequency import FrequencyEstimate, FrequencyProtocol, bernstein_tail
 from discreet.local._intervals import Floats, clopper_pearson
 from discreet.local._wire import Columns, Field
 
@@ -158,25 +153,20 @@ class LocalHashing(Hashed):
             else rat.read_whole(buckets, "buckets", least=2, most=1 << 16)
         )
         kappa = rat.mixture(rho, 1, g)
+        few = None if seeds is None else rat.read_whole(seeds, "seeds", least=2, most=1 << 20)
         self._set(
             claimed=eps,
             odds=rat.checked_odds(rat.mixture_odds(kappa, 1, g), rho),
+            fields=(Field("seed", limit=few or 1 << 64), Field("bucket", limit=g)),
+            # support of each item, or counts of (seed, bucket) for public seeds
+            state_shape=(few, g) if few else (k,),
             domain=k,
             buckets=g,
-            seeds=None if seeds is None else rat.read_whole(seeds, "seeds", least=2, most=1 << 20),
+            seeds=few,
             kappa=kappa,
             p=kappa + (1 - kappa) / g,
             q=Fraction(1, g),
         )
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Seed and bucket."""
-        limit = 1 << 64 if self.seeds is None else self.seeds
-        return (Field("seed", limit=limit), Field("bucket", limit=self.buckets))
-
-    def _hash(self, seeds: NDArray[np.uint64], items: NDArray[Any]) -> NDArray[Any]:
-        return _bits.hash_words(_bits.item_words(items), seeds, self.buckets)
 
     def draw(self, flat: NDArray[Any]) -> Columns:
         n = len(flat)
@@ -185,17 +175,10 @@ class LocalHashing(Hashed):
         else:
             sent = np.asarray(noise.uniform_many(self.seeds, n))
             seeds = _bits.seed_words(self.seeds, "")[sent]
-        own = self._hash(seeds, flat).astype(self.fields[1].dtype)
-        keep = np.asarray(noise.bernoulli_many(self.kappa, n))
-        other = np.asarray(noise.uniform_many(self.buckets, n))
-        return sent, np.where(keep, own, other)
+        own = _bits.hash_words(_bits.item_words(flat), seeds, self.buckets)
+        return sent, _bits.kept(self.kappa, own.astype(self.fields[1].dtype), self.buckets)
 
     # -- server -----------------------------------------------------------------
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """Support of each item, or counts of (seed, bucket) for public seeds."""
-        return (self.domain,) if self.seeds is None else (self.seeds, self.buckets)
 
     def possible(self, state: Counts, n: int) -> bool:
         """Each report is in one cell of the table, or supports items."""
@@ -246,7 +229,7 @@ class LocalHashing(Hashed):
     def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
         """Draw supports under an ideal hash, or the counts of public seeds under the real one."""
         if self.seeds is None:
-            return independent_bits(counts, int(counts.sum()), self.p, self.q, rng)
+            return FrequencyProtocol.simulate_state(self, counts, rng)
         kept = rng.binomial(counts, float(self.kappa))
         rest = int(counts.sum() - kept.sum())
         out = _draws.over_groups(rest, self.seeds * self.buckets, rng).reshape(self.state_shape)
@@ -260,8 +243,8 @@ class LocalHashing(Hashed):
 
     def law(self, hashed: int) -> list[Fraction]:
         """Return the exact probability of each bucket, given the hashed value."""
-        other = (1 - self.kappa) / self.buckets
-        return [other + self.kappa if y == hashed else other for y in range(self.buckets)]
+        other = self.p - self.kappa
+        return [self.p if y == hashed else other for y in range(self.buckets)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,8 @@ class HeavyHitters(LocalProtocol):
     bits: int
     start: int
     step: int
+    lengths: tuple[int, ...]
+    """Prefix lengths, one per level."""
     seeds: int
     hashing: LocalHashing
 
@@ -86,15 +88,15 @@ class HeavyHitters(LocalProtocol):
         length = read_whole(bits, "bits", least=2, most=62)
         # prefixes are never all items, so the domain is as good as unbounded
         hashing = LocalHashing(1 << 31, epsilon, seeds=seeds)
+        first = min(read_whole(start, "start", most=20), length)
+        more = read_whole(step, "step", most=12)
+        lengths = (*range(first, length, more), length)
         self._set(
-            claimed=hashing.claimed,
-            odds=hashing.odds,
-            bits=length,
-            start=min(read_whole(start, "start", most=20), length),
-            step=read_whole(step, "step", most=12),
-            seeds=hashing.seeds,
-            hashing=hashing,
-        )
+            claimed=hashing.claimed, odds=hashing.odds, bits=length, start=first, step=more,
+            lengths=lengths, seeds=hashing.seeds, hashing=hashing,
+            fields=(Field("level", limit=len(lengths)), *hashing.fields),
+            state_shape=(len(lengths), *hashing.state_shape),  # of (seed, bucket), by level
+        )  # fmt: skip
 
     def variance(self, frequency: Number = 0, n: int = 1, *, squares: float = 0.0) -> float:
         """Return the variance of a value's share when `n` people spread evenly over the levels.
@@ -111,17 +113,6 @@ class HeavyHitters(LocalProtocol):
     def gain(self) -> float:
         """Shift of one share per unit share of fake clients, who all join the last level."""
         return len(self.lengths) * self.hashing.gain
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Prefix lengths, one per level."""
-        inner = range(self.start, self.bits, self.step)
-        return (*inner, self.bits)
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Level, seed and bucket."""
-        return (Field("level", limit=len(self.lengths)), *self.hashing.fields)
 
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
         scalar = isinstance(values, str)
@@ -151,11 +142,6 @@ class HeavyHitters(LocalProtocol):
     def _prefix(self, values: NDArray[np.int64], length: Any) -> NDArray[np.uint64]:
         """Return prefixes as items; a leading one keeps lengths, hence their hashes, apart."""
         return np.asarray((values >> (self.bits - length)) | (1 << length)).astype(np.uint64)
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """Counts of (seed, bucket), by level."""
-        return (len(self.lengths), self.seeds, self.hashing.buckets)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count (level, seed, bucket)."""

@@ -43,6 +43,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._dataclass import dataclass, replace
+from discreet._exact import turning
 from discreet._lazy import special
 from discreet.errors import Hint, ParameterError
 
@@ -264,38 +265,25 @@ def bits_variance(
     designs: Sequence[Floats],
     shares: Floats,
     rates: tuple[float, float],
+    *,
+    joint: bool = False,
 ) -> Floats:
     """Return the exact variance of linear readings of bits, people drawn from a population.
 
     `designs` say, for each group, which bits (rows) each value (column) marks; `shares` are the
-    values' shares. Bits are independent given the value.
+    values' shares. Bits are independent given the value. If `joint`, the covariance of all.
     """
     one, zero = rates
-    total = np.zeros(len(weights[0]))
-    for a, n, marks in zip(weights, people, designs, strict=True):
-        rate = marks @ shares
-        coins = (a * a) @ (rate * one * (1 - one) + (1 - rate) * zero * (1 - zero))
-        mean = (one - zero) * (a @ marks)
-        total += n * (coins + mean**2 @ shares - (mean @ shares) ** 2)
-    return total
-
-
-def bits_covariance(
-    weights: Sequence[Floats],
-    people: Sequence[float],
-    designs: Sequence[Floats],
-    shares: Floats,
-    rates: tuple[float, float],
-) -> Floats:
-    """Return the covariance whose diagonal is :func:`bits_variance`."""
-    one, zero = rates
-    total = np.zeros((len(weights[0]), len(weights[0])))
+    total = np.zeros((len(weights[0]),) * (2 if joint else 1))
     for a, n, marks in zip(weights, people, designs, strict=True):
         rate = marks @ shares
         coins = rate * one * (1 - one) + (1 - rate) * zero * (1 - zero)
         mean = (one - zero) * (a @ marks)
         drawn = mean @ shares
-        total += n * ((a * coins) @ a.T + (mean * shares) @ mean.T - np.outer(drawn, drawn))
+        if joint:
+            total += n * ((a * coins) @ a.T + (mean * shares) @ mean.T - np.outer(drawn, drawn))
+        else:
+            total += n * ((a * a) @ coins + mean**2 @ shares - drawn**2)
     return total
 
 
@@ -316,13 +304,7 @@ def respondents(
 
 def _least(c: int, n: int, p: float, q: float, alpha: float) -> int:
     """Return the least K that the test against larger counts does not reject: P_K(C ≥ c) > α."""
-    low, high = -1, n
-    if tail(c, n, n, p, q) <= alpha:
-        return n
-    while high - low > 1:
-        mid = (low + high) // 2
-        low, high = (low, mid) if tail(c, mid, n, p, q) > alpha else (mid, high)
-    return high
+    return turning(lambda k: tail(c, k, n, p, q) > alpha, -1, n)[1]
 
 
 def _most(c: int, n: int, p: float, q: float, alpha: float) -> int:

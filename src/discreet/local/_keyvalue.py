@@ -90,19 +90,13 @@ class KeyValue(LocalProtocol):
         s = (1 + rat.mixture(rho, 1, 2)) / 2
         b = rat.round_up(2 / (rho + 3))
         odds = rat.checked_odds(max(s / (1 - s), 2 * s * (1 - b) / b), rho)
+        d = rat.read_whole(domain, "domain", most=1 << 16)
         self._set(
-            claimed=eps, odds=odds, domain=rat.read_whole(domain, "domain", most=1 << 16),
-            pairs=rat.read_whole(pairs, "pairs", most=1 << 16), low=ends[0], high=ends[1], b=b, s=s,
+            claimed=eps, odds=odds, domain=d, pairs=rat.read_whole(pairs, "pairs", most=1 << 16),
+            low=ends[0], high=ends[1], b=b, s=s, row_bytes=4 * d,
+            fields=(Field("present", bits=d), Field("sign", bits=d)),
+            state_shape=(2, d),  # reports with the key, and those with a plus
         )  # fmt: skip
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Presence and sign of each key."""
-        return (Field("present", bits=self.domain), Field("sign", bits=self.domain))
-
-    @property
-    def _row_bytes(self) -> int:
-        return 4 * self.domain
 
     def variance(self, frequency: Number = 0, n: int = 1, *, of: str = "respondents") -> float:
         """Return the exact variance of a key's estimated share from `n` reports.
@@ -170,11 +164,6 @@ class KeyValue(LocalProtocol):
         return _bits.pack(present), _bits.pack(sign & present)
 
     # -- server -----------------------------------------------------------------
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """Reports with the key, and those with a plus."""
-        return (2, self.domain)
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Refuse stray bits, and signs of absent keys."""

@@ -73,7 +73,7 @@ def manipulation(epsilons: Sequence[Number] = ("0.5", 1, 2, 4), domain: int = 64
     """
     rows = []
     for eps in epsilons:
-        made = (
+        made: tuple[tuple[Any, str], ...] = (
             (RandomizedResponse(epsilon=eps), "1"),
             (KaryResponse(domain, eps), "1"),
             (SymmetricUnary(domain, eps), "all"),
@@ -81,12 +81,8 @@ def manipulation(epsilons: Sequence[Number] = ("0.5", 1, 2, 4), domain: int = 64
             (LocalHashing(domain, eps), "a few, by search for a seed"),
             (SubsetSelection(domain, eps), "as many as a set holds"),
             (HadamardResponse(domain, eps, blocks=1), "all (column 0 supports every item)"),
-        )
-        rows += [Gain(type(p).__name__, p.epsilon, p.gain, t) for p, t in made]
-        for method in ("duchi", "piecewise"):
-            mean = LocalMean(eps, method=method)
-            rows.append(Gain(f"LocalMean ({method})", mean.epsilon, mean.gain, "1"))
-        others: tuple[tuple[Any, str], ...] = (
+            (LocalMean(eps, method="duchi"), "1"),
+            (LocalMean(eps, method="piecewise"), "1"),
             (CountMeanSketch(eps), "all"),
             (HadamardSketch(eps), "all (column 0 supports every item)"),
             (KeyValue(domain, eps), "all"),
@@ -94,7 +90,9 @@ def manipulation(epsilons: Sequence[Number] = ("0.5", 1, 2, 4), domain: int = 64
             (HeavyHitters(32, eps), "a few, by search for a seed"),
             (Hierarchy(domain, eps), "all of one level"),
         )
-        rows += [Gain(type(p).__name__, p.epsilon, p.gain, t) for p, t in others]
+        for p, targets in made:
+            which = f" ({p.method})" if isinstance(p, LocalMean) else ""
+            rows.append(Gain(f"{type(p).__name__}{which}", p.epsilon, p.gain, targets))
     published = Rappor()
     # fakes spread over the cohorts, or all in the one whose bit they promote
     for where, times in (("every cohort", 1), ("one cohort", published.cohorts)):

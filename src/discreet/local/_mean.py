@@ -51,7 +51,7 @@ from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
-from discreet.local._bits import Counts, read_array
+from discreet.local._bits import Counts, kept, read_array
 from discreet.local._draws import Rng
 from discreet.local._estimate import Bounds, Estimate, population_only
 from discreet.local._intervals import CHERNOFF, EXACT, Floats, clopper_pearson, mean_bounds
@@ -172,6 +172,9 @@ class LocalMean(LocalProtocol):
         self._set(
             claimed=eps, odds=rat.checked_odds(max(used), rho), low=ends[0], high=ends[1],
             method=method, duchi=kappa, law=law, share=share,
+            # which of the two laws, and its output
+            fields=(Field("form", limit=2), Field("output", limit=law.outputs)),
+            state_shape=(5,),  # Duchi reports, those with +; piecewise reports, Σy, Σy²
         )  # fmt: skip
 
     def variance(self, value: Number | None = None, n: int = 1) -> float:
@@ -221,11 +224,6 @@ class LocalMean(LocalProtocol):
 
     # -- client -----------------------------------------------------------------
 
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Which of the two laws, and its output."""
-        return (Field("form", limit=2), Field("output", limit=self.law.outputs))
-
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
         return quantise(values, self.low, self.high)
 
@@ -241,23 +239,14 @@ class LocalMean(LocalProtocol):
         return form.astype(np.uint8), out
 
     def _draw_duchi(self, fine: NDArray[np.int64]) -> NDArray[Any]:
-        end = round_at_random(fine, 1)
-        keep = np.asarray(noise.bernoulli_many(self.duchi, len(fine)))
-        return np.where(keep, end, np.asarray(noise.uniform_many(2, len(fine))))
+        return kept(self.duchi, round_at_random(fine, 1), 2)
 
     def _draw_piecewise(self, fine: NDArray[np.int64]) -> NDArray[Any]:
         point = round_at_random(fine, 2 * self.law.steps)
-        n = len(fine)
-        keep = np.asarray(noise.bernoulli_many(self.law.kappa, n))
-        near = point + np.asarray(noise.uniform_many(2 * self.law.window + 1, n))
-        return np.where(keep, near, np.asarray(noise.uniform_many(self.law.outputs, n)))
+        near = point + np.asarray(noise.uniform_many(2 * self.law.window + 1, len(fine)))
+        return kept(self.law.kappa, near, self.law.outputs)
 
     # -- server -----------------------------------------------------------------
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """Duchi reports, those with +; piecewise reports, Σy, Σy²."""
-        return (5,)
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Refuse unknown forms and outputs out of reach."""

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from discreet import _exact, noise
 from discreet._dataclass import dataclass, field, replace
 from discreet._exact import Number
-from discreet.errors import Hint, ParameterError
+from discreet._lazy import optimize
+from discreet.errors import ParameterError
 from discreet.local import _bits
 from discreet.local._aggregator import Tally
 from discreet.local._bits import Counts, read_items
@@ -37,13 +38,12 @@ from discreet.local._intervals import (
     POPULATION,
     Floats,
     Interval,
-    bits_covariance,
     bits_reach,
     bits_variance,
 )
 from discreet.local._postprocess import norm_sub
 from discreet.local._protocol import LocalProtocol
-from discreet.local._rationals import read_whole
+from discreet.local._rationals import read_probability, read_whole
 from discreet.local._wire import Columns, Field
 
 
@@ -82,22 +82,16 @@ class Hierarchy(LocalProtocol):
         levels = next(i for i in range(1, 14) if fan**i >= d)
         coins = OptimizedUnary(2, epsilon)
         self._set(
-            claimed=coins.claimed, odds=coins.odds, domain=d, fanout=fan, levels=levels, q=coins.q
-        )
+            claimed=coins.claimed, odds=coins.odds, domain=d, fanout=fan, levels=levels, q=coins.q,
+            fields=(Field("level", limit=levels), Field("bits", bits=d)),
+            state_shape=(levels, d + 1),  # ones per node, and reports, by level
+            row_bytes=2 * d + 32,
+        )  # fmt: skip
 
     def width(self, level: int) -> int:
         """Number of nodes at a level (0 is the coarsest)."""
         span = int(self.fanout ** (self.levels - 1 - level))
         return -(-self.domain // span)
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Level and bits."""
-        return (Field("level", limit=self.levels), Field("bits", bits=self.domain))
-
-    @property
-    def _row_bytes(self) -> int:
-        return 2 * self.domain + 32
 
     def parse(self, values: Any) -> tuple[NDArray[Any], bool]:
         return read_items(values, self.domain)
@@ -115,11 +109,6 @@ class Hierarchy(LocalProtocol):
             coins[np.arange(who.size), node] = own[who]
             bits[who, :width] = coins
         return level, _bits.pack(bits)
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """Ones per node, and reports, by level."""
-        return (self.levels, self.domain + 1)
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Refuse unknown levels and bits beyond the level's width."""
@@ -167,9 +156,9 @@ class Hierarchy(LocalProtocol):
             return centre - above, centre + below
 
         def covariance() -> Floats:
-            return bits_covariance(
+            return bits_variance(
                 self._weights(T, people), people[seen].tolist(), [self._nodes(i) for i in seen],
-                norm_sub(found), (0.5, q),
+                norm_sub(found), (0.5, q), joint=True,
             )  # fmt: skip
 
         return DistributionEstimate(
@@ -289,15 +278,13 @@ class DistributionEstimate(Estimate):
 
     def quantile(self, q: float) -> int:
         """Return the least value whose (isotonic) cumulative share reaches `q`."""
-        from scipy.optimize import isotonic_regression  # noqa: PLC0415 - slow to import
-
-        rising = np.clip(isotonic_regression(self.cumulative()).x, 0.0, 1.0)
+        rising = np.clip(optimize.isotonic_regression(self.cumulative()).x, 0.0, 1.0)
         rising[-1] = 1.0
-        return int(np.searchsorted(rising, _read_level(q)))
+        return int(np.searchsorted(rising, float(read_probability(q, "q"))))
 
     def quantile_interval(self, q: float, confidence: Number = 0.95) -> Interval:
         """Return an interval for a quantile: a simultaneous band of cumulative shares, inverted."""
-        share = _read_level(q)
+        share = float(read_probability(q, "q"))
         ends = self.cumulative_interval(confidence, simultaneous=True)
         # cumulative shares rise: each bound holds for what lies behind or before it, too
         may = np.flatnonzero(np.minimum.accumulate(ends.high[::-1])[::-1] >= share)
@@ -306,10 +293,3 @@ class DistributionEstimate(Estimate):
         low = int(may[0]) if may.size else last
         high = int(must[0]) if must.size else last
         return replace(ends, low=low, high=max(low, high), limits=(0, last))
-
-
-def _read_level(q: float) -> float:
-    value = float(_exact.decimal(q, "q"))
-    if not 0 < value < 1:
-        raise ParameterError("q must lie strictly between 0 and 1", hint=Hint("q", 0.5))
-    return value

@@ -23,11 +23,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from discreet._exact import turning
 from discreet.errors import ParameterError
-
-Floats = NDArray[np.float64]
+from discreet.local._intervals import Floats
 
 
 def norm_sub(frequencies: Any, total: float = 1.0) -> Floats:
@@ -77,9 +76,6 @@ def bits_likelihood(counts: Any, n: int, p: float, q: float) -> Floats:
         return np.clip((rate - q) / (p - q), 0.0, 1.0)
 
     # the slope C/λ − (n−C)/(1−λ) lies between these for every λ in [q, p]
-    low, high = -n / (1 - p), n / q
-    for _ in range(200):
-        mid = (low + high) / 2
-        low, high = (mid, high) if shares(mid).sum() > 1 else (low, mid)
-    found = shares(high)
+    _, nu = turning(lambda x: bool(shares(x).sum() <= 1), -n / (1 - p), n / q, relative=0.0)
+    found = shares(nu)
     return np.asarray(found / max(float(found.sum()), 1e-300))

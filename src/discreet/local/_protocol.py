@@ -8,6 +8,7 @@ both sides.
 
 from __future__ import annotations
 
+import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -46,6 +47,12 @@ class LocalProtocol(ABC):
         ε of one report as stated, an exact rational.
     odds
         The largest likelihood ratio of one report, exactly; never above e^ε.
+    fields
+        Fields of a report, all of fixed width.
+    state_shape
+        Shape of the additive integer state.
+    row_bytes
+        Working memory of one user in bytes, roughly.
     spec_id
         Eight bytes that every report carries.
     version
@@ -60,6 +67,9 @@ class LocalProtocol(ABC):
     """Whether the state counts each report in exactly one cell."""
     claimed: Fraction
     odds: Fraction
+    fields: tuple[Field, ...]
+    state_shape: tuple[int, ...]
+    row_bytes: int
     spec_id: bytes
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -71,6 +81,8 @@ class LocalProtocol(ABC):
         """Set the fields of a frozen protocol under construction, its identifier last."""
         for key, value in values.items():
             object.__setattr__(self, key, value)
+        if "row_bytes" not in values:
+            object.__setattr__(self, "row_bytes", 48 + 4 * self.report_bytes)
         object.__setattr__(self, "spec_id", _wire.identifier(self.spec))
 
     # -- what it promises -------------------------------------------------------
@@ -106,11 +118,6 @@ class LocalProtocol(ABC):
     # -- client -----------------------------------------------------------------
 
     @property
-    @abstractmethod
-    def fields(self) -> tuple[Field, ...]:
-        """Fields of a report, all of fixed width."""
-
-    @property
     def report_bytes(self) -> int:
         """Payload of one report in bytes."""
         return sum(f.width for f in self.fields)
@@ -124,7 +131,7 @@ class LocalProtocol(ABC):
         flat, scalar = self.parse(values)
         if not len(flat):
             return self.empty()
-        block = max(1, _BLOCK_BYTES // self._row_bytes)
+        block = max(1, _BLOCK_BYTES // self.row_bytes)
         if len(flat) <= block:
             columns = self.draw(flat)
         else:
@@ -140,11 +147,6 @@ class LocalProtocol(ABC):
     def client(self, *, max_reports: int = 1) -> Client:
         """Return one person's client, which refuses to report more often than it may."""
         return Client(self, max_reports=max_reports)
-
-    @property
-    def _row_bytes(self) -> int:
-        """Working memory of one user in bytes, roughly."""
-        return 48 + 4 * self.report_bytes
 
     @abstractmethod
     def parse(self, values: Any) -> tuple[Any, bool]:
@@ -169,11 +171,6 @@ class LocalProtocol(ABC):
         from discreet.local._aggregator import Aggregator  # noqa: PLC0415 - clients need no server
 
         return Aggregator(self, unit=unit, reports_per_unit=reports_per_unit)
-
-    @property
-    @abstractmethod
-    def state_shape(self) -> tuple[int, ...]:
-        """Shape of the additive integer state."""
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Tell which reports are possible outputs; the rest is refused."""
@@ -223,19 +220,14 @@ class LocalProtocol(ABC):
 
     def readable(self, columns: Columns) -> NDArray[Any]:
         """Show payloads as an array: numbers, rows of bits, or records of both."""
-        if len(columns) == 1 and not self.fields[0].bits:
-            return columns[0]
-        kinds = [
-            (f.name, np.uint8, (f.bits,)) if f.bits else (f.name, f.dtype) for f in self.fields
-        ]
-        shown = [
-            unpack(c, f.bits) if f.bits else c for f, c in zip(self.fields, columns, strict=True)
-        ]
+        pairs = zip(self.fields, columns, strict=True)
+        shown = {f.name: unpack(c, f.bits) if f.bits else c for f, c in pairs}
         if len(shown) == 1:
-            return shown[0]
+            return shown[self.fields[0].name]
+        kinds = [(name, column.dtype, column.shape[1:]) for name, column in shown.items()]
         out = np.zeros(len(columns[0]), dtype=np.dtype(kinds))
-        for field, column in zip(self.fields, shown, strict=True):
-            out[field.name] = column
+        for name, column in shown.items():
+            out[name] = column
         return out
 
     # -- identity ---------------------------------------------------------------
@@ -268,8 +260,6 @@ def protocol_from_spec(spec: Mapping[str, Any] | str | bytes) -> LocalProtocol:
     >>> local.protocol_from_spec(protocol.spec) == protocol
     True
     """
-    import json  # noqa: PLC0415 - next to its only use
-
     try:
         read = dict(json.loads(spec) if isinstance(spec, str | bytes) else spec)
     except (ValueError, TypeError, RecursionError):

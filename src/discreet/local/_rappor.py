@@ -98,6 +98,8 @@ class Rappor(LocalProtocol):
     q: Fraction
     campaign: str
     odds_instant: Fraction
+    rates: tuple[Fraction, Fraction]
+    """q* and p*: chance that a set and a clear Bloom bit is reported as 1."""
 
     def __init__(
         self,
@@ -116,20 +118,18 @@ class Rappor(LocalProtocol):
                 "q must exceed p: set bits are sent as 1 more often", hint=Hint("q", "0.75")
             )
         h = read_whole(hashes, "hashes", most=32)
+        k = read_whole(bits, "bits", least=2, most=1 << 16)
+        groups = read_whole(cohorts, "cohorts", most=1 << 16)
         permanent = ((1 - flip / 2) / (flip / 2)) ** (2 * h)
-        one, zero = _mixed(flip, low, high)
+        coin = flip * (low + high) / 2
+        one, zero = coin + (1 - flip) * high, coin + (1 - flip) * low
         self._set(
-            claimed=log_up(permanent),
-            odds=permanent,
+            claimed=log_up(permanent), odds=permanent, rates=(one, zero),
             odds_instant=(one * (1 - zero) / (zero * (1 - one))) ** h,
-            bits=read_whole(bits, "bits", least=2, most=1 << 16),
-            hashes=h,
-            cohorts=read_whole(cohorts, "cohorts", most=1 << 16),
-            f=flip,
-            p=low,
-            q=high,
-            campaign=str(campaign),
-        )
+            bits=k, hashes=h, cohorts=groups, f=flip, p=low, q=high, campaign=str(campaign),
+            fields=(Field("cohort", limit=groups), Field("bits", bits=k)),
+            state_shape=(groups, k + 1),  # ones per cohort and bit, and reports per cohort
+        )  # fmt: skip
 
     # -- what it promises -------------------------------------------------------
 
@@ -162,11 +162,6 @@ class Rappor(LocalProtocol):
         # where p and q are close the ratios cancel: allow for errors of what was subtracted
         size = 1 - lost + m * max(-x for side in sides for x in side)
         return min(self.hashes * (spread + size * 2.0**-46), self.epsilon_permanent)
-
-    @property
-    def rates(self) -> tuple[Fraction, Fraction]:
-        """q* and p*: chance that a set and a clear Bloom bit is reported as 1."""
-        return _mixed(self.f, self.p, self.q)
 
     def variance(
         self,
@@ -209,11 +204,6 @@ class Rappor(LocalProtocol):
 
     # -- client -----------------------------------------------------------------
 
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Cohort and bits."""
-        return (Field("cohort", limit=self.cohorts), Field("bits", bits=self.bits))
-
     def parse(self, values: Any) -> tuple[Words, bool]:
         return _bits.read_words(values, self.campaign)
 
@@ -251,11 +241,6 @@ class Rappor(LocalProtocol):
         return RapporClient(self, max_reports=max_reports, memo=memo)
 
     # -- server -----------------------------------------------------------------
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """Ones per cohort and bit, and reports per cohort."""
-        return (self.cohorts, self.bits + 1)
 
     def possible(self, state: Counts, n: int) -> bool:
         """No group has more ones than reports."""
@@ -332,16 +317,7 @@ class Rappor(LocalProtocol):
     def law(self, bloom: Sequence[int], *, instant: bool = True) -> dict[tuple[int, ...], Fraction]:
         """Return the exact law of one report (or of the permanent bits) of a Bloom filter."""
         one, zero = self.rates if instant else (1 - self.f / 2, self.f / 2)
-        out: dict[tuple[int, ...], Fraction] = {(): Fraction(1)}
-        for bit in bloom:
-            w = one if bit else zero
-            out = {(*y, b): v * (w if b else 1 - w) for y, v in out.items() for b in (0, 1)}
-        return out
-
-
-def _mixed(f: Fraction, p: Fraction, q: Fraction) -> tuple[Fraction, Fraction]:
-    coin = f * (p + q) / 2
-    return coin + (1 - f) * q, coin + (1 - f) * p
+        return _bits.bits_law(one if bit else zero for bit in bloom)
 
 
 class RapporClient(Client):

@@ -80,31 +80,19 @@ def simulate(
             hint=Hint("values", ["a", "b"]),
         )
     counts = _people(frequencies, size, people, rng)
-    if values is not None and isinstance(protocol, FrequencyProtocol | Hierarchy | SquareWave):
-        counts, values = _over_domain(protocol, counts, values)
+    listed = isinstance(protocol, FrequencyProtocol | Hierarchy | SquareWave) and protocol.domain
+    if values is not None and listed:  # people per item of the domain; a sketch may have none
+        items, _ = read_items(values, listed)
+        counts, values = np.bincount(items, counts, listed).astype(np.int64), None
     state = protocol.simulate_state(counts, rng, values)
     return protocol.estimate(Tally(people, state, {}, protocol.loss, tainted=True), **options)
 
 
-def _over_domain(protocol: Any, counts: Counts, values: Any) -> tuple[Counts, Any]:
-    """Turn people per value into people per item of the domain, where there is one."""
-    if not protocol.domain:  # a sketch of strings
-        return counts, values
-    items, _ = read_items(values, protocol.domain)
-    return np.bincount(items, counts, protocol.domain).astype(np.int64), None
-
-
 def _people(frequencies: Any, size: int, n: int, rng: np.random.Generator) -> Counts:
-    if frequencies is None:
-        share = np.full(size, 1 / size)
-    else:
-        share = np.asarray(frequencies, dtype=np.float64)
-    if (
-        share.shape != (size,)
-        or not np.isfinite(share).all()
-        or (share < 0).any()
-        or not share.any()
-    ):
+    given = [1 / size] * size if frequencies is None else frequencies
+    share = np.asarray(given, dtype=np.float64)
+    usable = share.shape == (size,) and np.isfinite(share).all() and (share >= 0).all()
+    if not usable or not share.any():
         raise ParameterError(
             f"frequencies must be {size} shares, none negative",
             hint=Hint("frequencies", [1 / size] * size) if size < 8 else None,

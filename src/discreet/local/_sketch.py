@@ -54,6 +54,8 @@ from discreet.local._wire import Columns, Field
 _CELLS = 1 << 20
 """Cells transformed at once on the server."""
 
+_Coins = tuple[Fraction, Fraction, Fraction, tuple[Field, ...]]
+
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class _Sketch(Hashed):
@@ -63,6 +65,8 @@ class _Sketch(Hashed):
         "epsilon", "domain", "width", "hashes", "campaign", "hash",
     )  # fmt: skip
     options: ClassVar[tuple[str, ...]] = ("candidates",)
+    signed: ClassVar[bool] = False
+    """Whether a report adds ±1 at a place of the transform of its row."""
     width: int
     hashes: int
     campaign: str
@@ -79,13 +83,16 @@ class _Sketch(Hashed):
     ) -> None:
         eps = rat.read_epsilon(epsilon)
         m = rat.read_whole(width, "width", least=2, most=1 << 20)
-        own, chance, odds = self._coins(eps, m)
+        h = rat.read_whole(hashes, "hashes", most=1 << 20)
+        own, chance, odds, rest = self._coins(eps, m)
         self._set(
             claimed=eps,
             odds=rat.checked_odds(odds, rat.odds_below(eps)),
+            fields=(Field("row", limit=h), *rest),
+            state_shape=(h, m),
             domain=0 if domain is None else rat.read_whole(domain, "domain", least=2),
             width=m,
-            hashes=rat.read_whole(hashes, "hashes", most=1 << 20),
+            hashes=h,
             campaign=str(campaign),
             own=own,
             chance=chance,
@@ -95,8 +102,8 @@ class _Sketch(Hashed):
 
     @staticmethod
     @abstractmethod
-    def _coins(eps: Fraction, width: int) -> tuple[Fraction, Fraction, Fraction]:
-        """Return P(support | same bucket), P(support | other bucket), and the odds."""
+    def _coins(eps: Fraction, width: int) -> _Coins:
+        """Return P(support | same bucket), P(support | other bucket), odds, and further fields."""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -114,28 +121,17 @@ class _Sketch(Hashed):
             words, _bits.seed_words(self.hashes, self.campaign)[rows], self.width
         )
 
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """One integer per hash function and column."""
-        return (self.hashes, self.width)
-
-    def _rows(self, state: Counts) -> Counts:
-        """Return rows whose entries at an item's buckets sum to its support."""
-        return state
-
     def supports(self, tally: Tally, words: Words | None = None) -> Counts:
         """Return how many reports support each item."""
         wanted = item_words(np.arange(self.domain)) if words is None else words
         total = np.zeros(len(wanted), dtype=np.int64)
         block = max(1, _CELLS // self.width)
         for start in range(0, self.hashes, block):
-            rows = self._rows(tally.state[start : start + block])
+            rows = tally.state[start : start + block]
+            rows = _bits.hadamard(rows) if self.signed else rows
             for i in np.flatnonzero(rows.any(axis=1)):
                 total += rows[i][self.buckets_of(wanted, np.array([start + i]))]
-        return self._settled(total, tally.n)
-
-    def _settled(self, total: Counts, n: int) -> Counts:  # noqa: ARG002 - the Hadamard form needs n
-        return total
+        return (tally.n + total) // 2 if self.signed else total
 
     def read(self, tally: Tally, candidates: Sequence[Any] | None = None) -> FrequencyEstimate:
         """Read the shares of candidate values, or of the whole domain where it is known."""
@@ -155,15 +151,13 @@ class _Sketch(Hashed):
         """The public hash functions."""
         return SharedHashes(self.width, self.hashes)
 
-    def _spread(
-        self, counts: Counts, rng: np.random.Generator, values: Any
-    ) -> tuple[Counts, Counts]:
-        """Spread users over functions; return people per (function, bucket) and per function."""
+    def _spread(self, counts: Counts, rng: Rng, values: Any) -> Counts:
+        """Spread users over functions; return people per (function, bucket)."""
         words = item_words(np.arange(self.domain)) if values is None else self.parse(values)[0]
         held, rows = np.zeros(self.state_shape, dtype=np.int64), np.arange(self.hashes)
         for word, people in zip(words, counts.tolist(), strict=True):
             held[rows, self.buckets_of(word, rows)] += _draws.over_groups(people, self.hashes, rng)
-        return held, held.sum(axis=1)
+        return held
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -192,14 +186,9 @@ class CountMeanSketch(_Sketch):
     name: ClassVar[str] = "count-mean-sketch"
 
     @staticmethod
-    def _coins(eps: Fraction, width: int) -> tuple[Fraction, Fraction, Fraction]:  # noqa: ARG004 - of any width
+    def _coins(eps: Fraction, width: int) -> _Coins:
         q = rat.round_up(1 / (rat.odds_below(eps, 2) + 1))
-        return 1 - q, q, ((1 - q) / q) ** 2
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Hash function and bits."""
-        return (Field("row", limit=self.hashes), Field("bits", bits=self.width))
+        return 1 - q, q, ((1 - q) / q) ** 2, (Field("bits", bits=width),)
 
     def draw(self, flat: Words) -> Columns:
         n = len(flat)
@@ -221,9 +210,9 @@ class CountMeanSketch(_Sketch):
 
     def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
         """Draw the whole table: users over functions, then one binomial pair per cell."""
-        held, people = self._spread(counts, rng, values)
-        own = rng.binomial(held, float(self.own))
-        return np.asarray(own + rng.binomial(people[:, None] - held, float(self.chance)))
+        held = self._spread(counts, rng, values)
+        own, others = rng.binomial(held, float(self.own)), held.sum(axis=1, keepdims=True) - held
+        return np.asarray(own + rng.binomial(others, float(self.chance)))
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -244,22 +233,15 @@ class HadamardSketch(_Sketch):
     """
 
     name: ClassVar[str] = "hadamard-sketch"
+    signed: ClassVar[bool] = True
 
     @staticmethod
-    def _coins(eps: Fraction, width: int) -> tuple[Fraction, Fraction, Fraction]:
+    def _coins(eps: Fraction, width: int) -> _Coins:
         if width & (width - 1):
             raise ParameterError("width must be a power of two", hint=Hint("width", 1024))
         kappa = rat.mixture(rat.odds_below(eps), 1, 2)
-        return kappa + (1 - kappa) / 2, Fraction(1, 2), rat.mixture_odds(kappa, 1, 2)
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """Hash function, column and bit."""
-        return (
-            Field("row", limit=self.hashes),
-            Field("column", limit=self.width),
-            Field("bit", limit=2),
-        )
+        rest = Field("column", limit=width), Field("bit", limit=2)
+        return kappa + (1 - kappa) / 2, Fraction(1, 2), rat.mixture_odds(kappa, 1, 2), rest
 
     def draw(self, flat: Words) -> Columns:
         n = len(flat)
@@ -287,19 +269,13 @@ class HadamardSketch(_Sketch):
         else:
             np.add.at(state.reshape(-1), cell, 1 - 2 * bit.astype(np.int64))
 
-    def _rows(self, state: Counts) -> Counts:
-        return _bits.hadamard(state)
-
-    def _settled(self, total: Counts, n: int) -> Counts:
-        return (n + total) // 2
-
     def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
         """Draw the whole table.
 
         A report (column ℓ, bit s) of somebody in a bucket is uniform among those with
         parity(ℓ & bucket) ⊕ s = flip: a hyperplane.
         """
-        held, _ = self._spread(counts, rng, values)
+        held = self._spread(counts, rng, values)
         out = np.zeros(self.state_shape, dtype=np.int64)
         block = max(1, _CELLS // (4 * self.width))
         for start in range(0, self.hashes, block):

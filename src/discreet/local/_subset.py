@@ -67,16 +67,8 @@ class SubsetSelection(FrequencyProtocol):
         inside = rat.round_down(w * rho / (w * rho + k - w))
         odds = rat.checked_odds(inside * (k - w) / ((1 - inside) * w), rho)
         self._set(claimed=eps, odds=odds, domain=k, size=w, inside=inside, p=inside,
-                  q=_other(inside, w, k))  # fmt: skip
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """The set as a row of bits."""
-        return (Field("bits", bits=self.domain),)
-
-    @property
-    def _row_bytes(self) -> int:
-        return 64 if self.domain <= 64 else 9 * self.domain
+                  q=_other(inside, w, k), fields=(Field("bits", bits=k),), state_shape=(k,),
+                  row_bytes=64 if k <= 64 else 9 * k)  # fmt: skip
 
     def draw(self, flat: NDArray[Any]) -> Columns:
         holds = np.asarray(noise.bernoulli_many(self.inside, len(flat)))

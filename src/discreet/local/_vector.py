@@ -66,6 +66,8 @@ class LocalVector(LocalProtocol):
     dimensions: int
     reported: int
     one: LocalMean
+    low: Fraction
+    high: Fraction
 
     def __init__(
         self,
@@ -79,17 +81,17 @@ class LocalVector(LocalProtocol):
         eps = read_epsilon(epsilon)
         k = _best_reported(d, eps) if reported is None else read_whole(reported, "reported", most=d)
         one = LocalMean(eps / k, low, high)
-        self._set(claimed=eps, odds=one.odds**k, dimensions=d, reported=k, one=one)
-
-    @property
-    def low(self) -> Fraction:
-        """Lower end of the public range."""
-        return self.one.low
-
-    @property
-    def high(self) -> Fraction:
-        """Upper end of the public range."""
-        return self.one.high
+        # for each reported coordinate: which one, which law, its output
+        fields = [
+            Field(f"{field.name}{i}", limit=field.limit)
+            for i in range(k)
+            for field in (Field("coordinate", limit=max(2, d)), *one.fields)
+        ]
+        self._set(
+            claimed=eps, odds=one.odds**k, dimensions=d, reported=k, one=one, low=one.low,
+            high=one.high, fields=tuple(fields), state_shape=(d, *one.state_shape),
+            row_bytes=16 * d + 64 * k,
+        )  # fmt: skip
 
     def variance(self, value: Number | None = None, n: int = 1) -> float:
         """Return the exact variance of a coordinate's mean when all `n` values equal `value`.
@@ -111,24 +113,6 @@ class LocalVector(LocalProtocol):
     def lift(self) -> float:
         """What one reported coordinate stands for: d/k."""
         return self.dimensions / self.reported
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """For each reported coordinate: which one, which law, its output."""
-        form, output = self.one.fields
-        return tuple(
-            Field(f"{name}{i}", limit=limit)
-            for i in range(self.reported)
-            for name, limit in (
-                ("coordinate", max(2, self.dimensions)),
-                ("form", form.limit),
-                ("output", output.limit),
-            )
-        )
-
-    @property
-    def _row_bytes(self) -> int:
-        return 16 * self.dimensions + 64 * self.reported
 
     def parse(self, values: Any) -> tuple[NDArray[np.int64], bool]:
         array = read_numbers(values)
@@ -157,11 +141,6 @@ class LocalVector(LocalProtocol):
             j = i + np.asarray(noise.uniform_many(self.dimensions - i, n)).astype(np.int64)
             order[rows, i], order[rows, j] = order[rows, j], order[rows, i].copy()
         return order[:, : self.reported]
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """The sums of :class:`LocalMean` for each coordinate."""
-        return (self.dimensions, 5)
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
         """Refuse unknown or repeated coordinates and impossible outputs."""

@@ -29,7 +29,7 @@ from discreet._exact import Number
 from discreet.local import _draws
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
-from discreet.local._bits import Counts, read_items
+from discreet.local._bits import Counts, kept, read_items
 from discreet.local._draws import Rng
 from discreet.local._frequency import read_shares
 from discreet.local._intervals import CHERNOFF, Floats, channel_reach
@@ -65,6 +65,8 @@ class SquareWave(LocalProtocol):
     in_one_cell: ClassVar[bool] = True
     domain: int
     window: int
+    outputs: int
+    """Number of outputs."""
     kappa: Fraction
 
     def __init__(self, domain: int, epsilon: Number) -> None:
@@ -74,34 +76,21 @@ class SquareWave(LocalProtocol):
         # the half width of least expected error in the paper, on integers; 0.5 at ε = 0
         wide = 0.5 if x < 1e-4 else (x * e - e + 1) / (2 * e * (e - 1 - x))
         b = math.floor(d * wide)
-        kappa = rat.mixture(rho, 2 * b + 1, d + 2 * b)
-        odds = rat.checked_odds(rat.mixture_odds(kappa, 2 * b + 1, d + 2 * b), rho)
-        self._set(claimed=eps, odds=odds, domain=d, window=b, kappa=kappa)
-
-    @property
-    def outputs(self) -> int:
-        """Number of outputs."""
-        return self.domain + 2 * self.window
-
-    @property
-    def fields(self) -> tuple[Field, ...]:
-        """One output."""
-        return (Field("output", limit=self.outputs),)
+        outputs = d + 2 * b
+        kappa = rat.mixture(rho, 2 * b + 1, outputs)
+        odds = rat.checked_odds(rat.mixture_odds(kappa, 2 * b + 1, outputs), rho)
+        self._set(
+            claimed=eps, odds=odds, domain=d, window=b, outputs=outputs, kappa=kappa,
+            fields=(Field("output", limit=outputs),), state_shape=(outputs,),
+        )  # fmt: skip
 
     def parse(self, values: Any) -> tuple[NDArray[Any], bool]:
         return read_items(values, self.domain)
 
     def draw(self, flat: NDArray[Any]) -> Columns:
-        n = len(flat)
-        keep = np.asarray(noise.bernoulli_many(self.kappa, n))
-        near = flat.astype(np.int64) + np.asarray(noise.uniform_many(2 * self.window + 1, n))
-        other = np.asarray(noise.uniform_many(self.outputs, n))
-        return (np.where(keep, near, other).astype(self.fields[0].dtype),)
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """One count per output."""
-        return (self.outputs,)
+        places = np.asarray(noise.uniform_many(2 * self.window + 1, len(flat)))
+        drawn = kept(self.kappa, flat.astype(np.int64) + places, self.outputs)
+        return (drawn.astype(self.fields[0].dtype),)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the outputs."""

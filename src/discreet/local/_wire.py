@@ -23,20 +23,23 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet.errors import ForeignReportError, ParameterError, TaintedNoiseError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from discreet.local._protocol import LocalProtocol
+else:
+    from discreet._lazy import arrow as pa  # clients need numpy only
 
 VERSION = 1
 METADATA = b"discreet.local"
@@ -115,13 +118,11 @@ class Reports:
         return len(self.columns[0])
 
     def __getitem__(self, key: Any) -> Reports:
-        if isinstance(key, int | np.integer):
-            key = range(len(self))[int(key)]
-            taken = tuple(c[key : key + 1] for c in self.columns)
-            return Reports(self.protocol, taken, scalar=True, tainted=self.tainted)
-        return Reports(
-            self.protocol, tuple(c[key] for c in self.columns), scalar=False, tainted=self.tainted
-        )
+        scalar = isinstance(key, int | np.integer)
+        if scalar:
+            place = range(len(self))[int(key)]
+            key = slice(place, place + 1)
+        return replace(self, columns=tuple(c[key] for c in self.columns), scalar=scalar)
 
     def __iter__(self) -> Iterator[Reports]:
         return (self[i] for i in range(len(self)))
@@ -155,10 +156,7 @@ class Reports:
 
     def to_bytes(self) -> bytes:
         """Return the compact form: one frame."""
-        self._releasable()
-        rows = np.hstack(
-            [f.to_bytes(c) for f, c in zip(self.protocol.fields, self.columns, strict=True)]
-        )
+        rows = np.hstack([f.to_bytes(c) for f, c in self._releasable()])
         head = _HEAD.pack(_ONE if self.scalar else _MANY, VERSION, self.protocol.spec_id)
         count = b"" if self.scalar else _COUNT.pack(len(self))
         body = head + count + rows.tobytes()
@@ -166,31 +164,24 @@ class Reports:
 
     def to_json(self) -> str:
         """Return one JSON object per line and report."""
-        self._releasable()
         name = self.protocol.spec_id.hex()
-        shown = [
-            _json_column(f, c) for f, c in zip(self.protocol.fields, self.columns, strict=True)
-        ]
-        rows = zip(*shown, strict=True)
+        rows = zip(*(_json_column(f, c) for f, c in self._releasable()), strict=True)
         lines = (f'{{"d":{VERSION},"s":"{name}","r":[{",".join(r)}]}}' for r in rows)
         return "\n".join(lines) + ("" if self.scalar else "\n")
 
     def to_arrow(self) -> pa.Table:
         """Return an Arrow table that carries the spec in its metadata."""
-        import pyarrow as pa  # noqa: PLC0415 - clients need numpy only
-
-        self._releasable()
-        arrays = [
-            _arrow_column(f, c) for f, c in zip(self.protocol.fields, self.columns, strict=True)
-        ]
+        arrays = [_arrow_column(f, c) for f, c in self._releasable()]
         return pa.Table.from_arrays(arrays, schema=arrow_schema(self.protocol))
 
-    def _releasable(self) -> None:
+    def _releasable(self) -> Iterable[tuple[Field, NDArray[Any]]]:
+        """Fields and columns, or a refusal."""
         if self.tainted:
             raise TaintedNoiseError(
                 "these reports come from the deterministic test source and must not be sent",
                 hint="randomize outside the block `with deterministic(...)`",
             )
+        return zip(self.protocol.fields, self.columns, strict=True)
 
 
 def _json_column(field: Field, column: NDArray[Any]) -> list[str]:
@@ -202,8 +193,6 @@ def _json_column(field: Field, column: NDArray[Any]) -> list[str]:
 
 def arrow_schema(protocol: LocalProtocol) -> pa.Schema:
     """Return the Arrow schema of a protocol's reports."""
-    import pyarrow as pa  # noqa: PLC0415 - clients need numpy only
-
     kinds = [
         pa.field(f.name, pa.binary(f.width) if f.bits else pa.from_numpy_dtype(f.dtype), False)
         for f in protocol.fields
@@ -212,8 +201,6 @@ def arrow_schema(protocol: LocalProtocol) -> pa.Schema:
 
 
 def _arrow_column(field: Field, column: NDArray[Any]) -> pa.Array:
-    import pyarrow as pa  # noqa: PLC0415 - clients need numpy only
-
     if not field.bits:
         return pa.array(np.asarray(column))
     raw = np.ascontiguousarray(column, dtype=np.uint8)
@@ -239,7 +226,7 @@ def read_bytes(protocol: LocalProtocol, data: bytes) -> Iterator[Columns | Refus
     A refusal counts no more reports than the bytes at hand could hold.
     """
     view = memoryview(data)
-    width = sum(f.width for f in protocol.fields)
+    width = protocol.report_bytes
     while view:
         if len(view) < _HEAD.size:
             yield Refusal("format", 1)
@@ -263,14 +250,11 @@ def read_bytes(protocol: LocalProtocol, data: bytes) -> Iterator[Columns | Refus
         if zlib.crc32(view[:end]) != _CRC.unpack_from(view, end)[0]:
             yield Refusal("checksum", count)
         else:
-            yield _split_rows(protocol.fields, view[start:end], count, width)
+            rows = np.frombuffer(view[start:end], dtype=np.uint8).reshape(count, width)
+            edges = np.cumsum([f.width for f in protocol.fields])[:-1]
+            parts = zip(protocol.fields, np.split(rows, edges, axis=1), strict=True)
+            yield tuple(f.from_bytes(part) for f, part in parts)
         view = view[end + _CRC.size :]
-
-
-def _split_rows(fields: Sequence[Field], raw: memoryview, count: int, width: int) -> Columns:
-    rows = np.frombuffer(raw, dtype=np.uint8).reshape(count, width)
-    edges = np.cumsum([0, *(f.width for f in fields)])
-    return tuple(f.from_bytes(rows[:, edges[i] : edges[i + 1]]) for i, f in enumerate(fields))
 
 
 def read_lines(
@@ -293,15 +277,11 @@ def read_lines(
 def _read_line(
     line: str | Mapping[str, Any], name: str, fields: Sequence[Field]
 ) -> Sequence[Any] | str:
+    parsed: Any = line
     if isinstance(line, str):
-        if len(line) > _LONGEST_LINE:
-            return "format"
-        try:
-            parsed = json.loads(line)
-        except (ValueError, RecursionError):
-            return "format"
-    else:
-        parsed = line
+        parsed = None
+        with suppress(ValueError, RecursionError):
+            parsed = json.loads(line) if len(line) <= _LONGEST_LINE else None
     if not isinstance(parsed, Mapping) or not {"d", "s", "r"} <= parsed.keys():
         return "format"
     if type(parsed["d"]) is not int or parsed["d"] != VERSION:
@@ -318,12 +298,10 @@ def _read_line(
 def _read_entry(field: Field, value: Any) -> bytes | int | None:
     """Read one entry of a JSON report; None if it has not the form of its field."""
     if field.bits or field.width == 8:
-        if not isinstance(value, str) or len(value) != 2 * field.width:
-            return None
-        try:
-            raw = bytes.fromhex(value)
-        except ValueError:
-            return None
+        raw = b""
+        if isinstance(value, str) and len(value) == 2 * field.width:
+            with suppress(ValueError):
+                raw = bytes.fromhex(value)
         if len(raw) != field.width:
             return None
         return raw if field.bits else int.from_bytes(raw, "big")
@@ -346,7 +324,6 @@ def read_arrow(protocol: LocalProtocol, table: Any) -> Iterator[Columns | Refusa
     the server's own memory. Everything is validated before a value is touched. A row with
     a missing value is one refused report.
     """
-    import pyarrow as pa  # noqa: PLC0415 - clients need numpy only
     import pyarrow.compute as pc  # noqa: PLC0415 - clients need numpy only
 
     spec = (table.schema.metadata or {}).get(METADATA)
@@ -375,8 +352,6 @@ def read_arrow(protocol: LocalProtocol, table: Any) -> Iterator[Columns | Refusa
 
 
 def _from_arrow(field: Field, column: Any) -> NDArray[Any]:
-    import pyarrow as pa  # noqa: PLC0415 - clients need numpy only
-
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # combine_chunks keeps the wrapper when there are none
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
