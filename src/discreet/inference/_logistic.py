@@ -273,11 +273,10 @@ def _splined(query: Query) -> Query:
 
 def _values(terms: list[Term], column: Any) -> int | None:
     """How many values a column has, where each is counted."""
-    if column.type in ("integer", "real"):
-        step = 1 if column.type == "integer" else column.step
-        values = int((column.max - column.min) / step) + 1
-        return values if column.type == "integer" and values <= _FEW else None
-    return len(terms) + 1
+    if column.type not in ("integer", "real"):
+        return len(terms) + 1
+    few = column.type == "integer" and column.max - column.min < _FEW
+    return column.max - column.min + 1 if few else None
 
 
 def fitted(

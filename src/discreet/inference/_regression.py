@@ -413,7 +413,8 @@ def table_of(curator: Curator, name: str | None) -> Any:
     if name is None and len(private) == 1:
         return private[0]
     if name is None:
-        raise ParameterError("say which table", hint=Hint("table", private[0].name))
+        names = [t.name for t in private]
+        raise ParameterError(f"say which table: one of {names}", hint=Hint("table", names[0]))
     return curator.policy.table(name)
 
 
