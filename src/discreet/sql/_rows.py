@@ -315,7 +315,7 @@ class Rows:
 
     def call(self, node: exp.Expr) -> Operand:
         """Call one of our functions."""
-        name = function_name(node) or ""
+        name = function_name(node)
         if name in functions.FUNCTIONS:
             args = self.many(node.expressions)
             if name in _COALESCE and args and isinstance(args[0], Expr):
@@ -358,7 +358,7 @@ def _reads_only(table: str | None, select: exp.Select | None) -> bool:
     """Whether every aggregate of a whole question skips the rows that a joined table lacks."""
     if table is None or select is None or select.parent is not None or select.args.get("having"):
         return False
-    calls = [n for n in select.walk() if (function_name(n) or "") in CALLS]
+    calls = [n for n in select.walk() if function_name(n) in CALLS]
     args = [
         a.expressions if isinstance(a, exp.Distinct) else [a] for n in calls for a in n.expressions
     ]

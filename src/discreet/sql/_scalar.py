@@ -80,7 +80,7 @@ def _one(root: exp.Select, select: exp.Select) -> bool:
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
-    return (function_name(node) or "") in CALLS and not isinstance(
+    return function_name(node) in CALLS and not isinstance(
         node.parent, exp.Filter | exp.WithinGroup | exp.Window
     )
 
@@ -121,7 +121,7 @@ def _written(select: exp.Select, outside: exp.Expr | None, *, grouped: bool) -> 
 
 
 def _one_call(call: exp.Expr, tests: list[exp.Expr], *, grouped: bool) -> exp.Expr:
-    name = function_name(call) or ""
+    name = function_name(call)
     if not grouped:
         return _all(call.copy(), tests)
     if name in ("AVG", "MEAN"):

@@ -92,9 +92,9 @@ def _spread(select: exp.Select) -> None:
     made: list[exp.Expr] = []
     for item in select.expressions:
         call = item.unalias()
-        name, args = function_name(call) or "", call.expressions
+        name, args = function_name(call), call.expressions
         if isinstance(call, exp.WithinGroup) and isinstance(call.expression, exp.Order):
-            by, name = call.expression.expressions[0], function_name(call.this) or ""
+            by, name = call.expression.expressions[0], function_name(call.this)
             args = [by.this, *call.this.expressions] if not by.args.get("desc") else []
         stem = item.alias or name.lower()
         if name == "DESCRIBE" and len(args) == 1:
@@ -201,9 +201,7 @@ def _group(select: exp.Select) -> None:
     if not alike or any(w.args.get("order") or w.args.get("spec") for w in windows):
         return
     called = [w.this.this if isinstance(w.this, exp.WithinGroup) else w.this for w in windows]
-    if any(i not in keys for i in items) or any(
-        (function_name(c) or "") not in CALLS for c in called
-    ):
+    if any(i not in keys for i in items) or any(function_name(c) not in CALLS for c in called):
         return
     select.set("distinct", None)
     if keys:
@@ -377,7 +375,7 @@ def _people(root: exp.Select, units: set[str]) -> tuple[exp.Select, exp.Expr] | 
         )
     calls = [
         c for e in root.expressions for c in e.find_all(exp.Anonymous)
-        if (function_name(c) or "") in CALLS and c.find_ancestor(exp.Subquery) is None
+        if function_name(c) in CALLS and c.find_ancestor(exp.Subquery) is None
     ]  # fmt: skip
     if not calls or not all(_counts_units(c, units) for c in calls):
         return None
@@ -423,7 +421,7 @@ def _count_people(select: exp.Select, units: set[str]) -> None:
     calls = [
         c.parent if isinstance(c.parent, exp.Filter) else c
         for t in trees for c in t.find_all(exp.Anonymous)
-        if (function_name(c) or "") in CALLS and c.find_ancestor(exp.Select) is select
+        if function_name(c) in CALLS and c.find_ancestor(exp.Select) is select
     ]  # fmt: skip
     group = select.args.get("group")
     keys = [] if group is None else [resolved(select, k) for k in group.expressions]

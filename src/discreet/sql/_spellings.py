@@ -19,7 +19,6 @@ from discreet.errors import UnsupportedQueryError
 from discreet.sql._values import (
     VALUES,
     Call,
-    calling,
     if_,
     integer,
     literal,
@@ -27,7 +26,7 @@ from discreet.sql._values import (
     one_of_quantiles,
     part_of,
 )
-from discreet.sql._walk import nodes
+from discreet.sql._walk import calling, nodes
 
 RENAMED: Final = {
     "STDEV": "STDDEV", "STDEVP": "STDDEV_POP", "VARP": "VAR_POP", "PERCENTILE": "QUANTILE",
