@@ -281,11 +281,8 @@ class Answer:
     def _passing(self) -> NDArray[np.int64]:
         """Cells that HAVING and QUALIFY let through, in order."""
         record = self._record
-        if (
-            record.limit == 1
-            and record.qualify is None
-            and all(_is_one(o.expr) for o in record.outputs)
-        ):
+        first = record.limit == 1 and record.qualify is None
+        if first and all(_is_one(o.expr) for o in record.outputs):
             # one row for all rows, also where HAVING leaves none
             return np.arange(min(self._source.cells, 1))
         rows = self._source.kept

@@ -18,7 +18,7 @@ import numpy as np
 
 from discreet import _exact, noise
 from discreet import mechanisms as m
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
@@ -94,15 +94,8 @@ class Noisy:
                 total = Noise(Laplace(law.scale, law.copies * k), self.noise.step)
             else:
                 total = Noise(Gaussian(law.sigma * k**0.5), self.noise.step)
-        return Noisy(
-            float(np.sum(self.value)),
-            total,
-            self.neighbours,
-            self.unit,
-            self.n,
-            rows=self.rows_in_all,
-            rows_in_all=self.rows_in_all,
-        )
+        value, rows = float(np.sum(self.value)), self.rows_in_all
+        return replace(self, value=value, noise=total, rows=rows, coin=None)
 
 
 def _most(*rows: int | None) -> int | None:

@@ -224,13 +224,8 @@ def _interval_private_n(item: Noisy, size: Noisy, level: float, side: str) -> In
     if size.size != 1:
         raise ParameterError("one sample size at a time")
     alpha = 1 - level
-    low, high, _ = size.noise.range(1 - alpha / 5)
-    most = max(1, math.floor(size.value - low))
-    least = min(most, max(1, math.ceil(size.value - high)))
-    inner = 1 - 0.8 * alpha
-    return Interval(
-        _interval(item, most, inner, side).low,
-        _interval(item, least, inner, side).high,
-        level,
-        POPULATION,
-    )
+    bottom, top, _ = size.noise.range(1 - alpha / 5)
+    most = max(1, math.floor(size.value - bottom))
+    least = min(most, max(1, math.ceil(size.value - top)))
+    low, high = (_interval(item, n, 1 - 0.8 * alpha, side) for n in (most, least))
+    return Interval(low.low, high.high, level, POPULATION)

@@ -50,14 +50,14 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet._print import number
 from discreet._text import literal, quoted
-from discreet.answer import Answer, Record
+from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError, QueryError
 from discreet.inference._inputs import check_untainted, output_formula, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
 from discreet.inference._results import Coefficients, Intervals, preformatted
 from discreet.noise import DiscreteGaussian
-from discreet.plan import MOMENTS, Pairwise, Query, Total, WeightedSum
+from discreet.plan import MOMENTS, Pairwise, Query
 
 if TYPE_CHECKING:
     from discreet.curator import Curator
@@ -464,11 +464,9 @@ def least_squares(
     response = terms_of(own, left)
     if len(response) != 1:
         raise ParameterError(f"{left!r} is a category, not a number to explain")
-    numeric = [
-        n for n in names if own.columns.get(n) and own.columns[n].type in ("integer", "real")
-    ]
-    tests = where_known([left, *names], where)
-    if names == numeric and len(names) == 1 and own.columns[left].type in ("integer", "real"):
+    tests, kinds = where_known([left, *names], where), {"integer", "real"}
+    numeric = all(n in own.columns and own.columns[n].type in kinds for n in (left, *names))
+    if numeric and len(names) == 1:
         y, x = quoted(left), quoted(names[0])
         text = f"SELECT REGR_SLOPE({y}, {x}) AS slope FROM {quoted(own.name)} WHERE {tests}"  # noqa: S608 - read by the curator's own parser
         return of_pair(ask(text), left, names[0])
@@ -518,29 +516,18 @@ def _of_sums(
                 unit[p] = columns[i].half * columns[j].half
     check_untainted(answer)
     record = answer.full_record
-    formulas = [_linear(record, f"m{i}") for i in range(count)]
-    parts = sorted({p for formula in formulas for p in formula.cells})
+    formulas = [output_formula(record, f"m{i}") for i in range(count)]
+    sums = [c for formula in formulas if (c := formula.combination) is not None]
+    assert len(sums) == count  # each is a sum, or a count
+    parts = sorted({p for each in sums for p in each})
     # sums of one column share draws with the number of rows, so their noise is correlated
-    weights = np.zeros((count, len(parts)))
-    for own, formula in zip(weights, formulas, strict=True):
-        for p, weight in zip(formula.cells, formula.weights, strict=True):
-            own[parts.index(p)] += float(weight)
-    weights /= unit[:, None]
+    weights = np.array([[float(each.get(p, 0)) for p in parts] for each in sums]) / unit[:, None]
     laws = [record.numbers(p).law for p in parts]
     noise = np.diag([0.0 if law is None else law.variance for law in laws])
     values = np.array([formula.estimate(record.parts)[0] for formula in formulas]) / unit
     rows = max(rows_of(record, p, one=True)[0] or 1 for p in parts)
     laplace = not all(law is None or isinstance(law, DiscreteGaussian) for law in laws)
     return Released(values, weights @ noise @ weights.T, place, laplace, rows)
-
-
-def _linear(record: Record, column: str) -> WeightedSum:
-    """How an output follows from what was released."""
-    formula = output_formula(record, column)
-    if isinstance(formula, Total):
-        return WeightedSum((formula.vector,), (formula.step,))
-    assert isinstance(formula, WeightedSum)  # it is a sum, or a count
-    return formula
 
 
 def of_pair(answer: Answer, left: str, right: str) -> Regression:

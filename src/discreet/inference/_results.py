@@ -48,12 +48,8 @@ class Interval:
 
     def clipped(self, low: float = -np.inf, high: float = np.inf) -> Interval:
         """Intersect with a public range; coverage of values inside it is unchanged."""
-        return Interval(
-            plain(np.clip(self.low, low, high)),
-            plain(np.clip(self.high, low, high)),
-            self.confidence,
-            self.covers,
-        )
+        bottom, top = (plain(np.clip(end, low, high)) for end in self)
+        return Interval(bottom, top, self.confidence, self.covers)
 
     def summary(self) -> str:
         """Say the interval in words."""

@@ -195,8 +195,10 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
 
 def _of_record(record: Record, formula: Spread | Dispersion, cell: int) -> Moments:
     """Read the three numbers of a variance, or make them of its three shares."""
-    own = isinstance(formula, Spread)
-    parts = (formula.count, formula.first, formula.second) if own else formula.cells
+    if isinstance(formula, Spread):
+        parts: Sequence[int] = (formula.count, formula.first, formula.second)
+    else:
+        parts = formula.cells
     vectors = [record.numbers(part) for part in parts]
     law = vectors[0].law
     if law is None or any(v.law is None for v in vectors):

@@ -51,14 +51,8 @@ _ARITHMETIC: Final = ("+", "-", "*", "/", "//", "%", "round")
 _BETWEEN_MOMENTS: Final = frozenset({"-", "<", "<=", "=", "<>", ">=", ">"})
 AGGREGATES: Final = frozenset(CALLS)
 _SCALARS: Final = {
-    "ABS": ("abs", 1, 1),
-    "SQRT": ("sqrt", 1, 1),
-    "LN": ("ln", 1, 1),
-    "LOG": ("log", 1, 1),
+    **{n: (n.lower(), 1, 1) for n in ("ABS", "SQRT", "LN", "LOG", "EXP", "FLOOR", "CEIL")},
     "LOG10": ("log", 1, 1),
-    "EXP": ("exp", 1, 1),
-    "FLOOR": ("floor", 1, 1),
-    "CEIL": ("ceil", 1, 1),
     "CEILING": ("ceil", 1, 1),
     "LEAST": ("least", 1, 100),
     "GREATEST": ("greatest", 1, 100),
@@ -429,12 +423,8 @@ class _Call:
         """The most frequent texts, as a question of its own: their list is private."""
         select = self.args[0].find_ancestor(exp.Select)
         text = isinstance(value, Expr) and value.type.kind is Kind.TEXT
-        if (
-            CALLS[self.name][0] is not CALLS["MODE"][0]
-            or not text
-            or select is None
-            or len(select.expressions) > 1
-        ):
+        mode = CALLS[self.name][0] is CALLS["MODE"][0]
+        if not mode or not text or select is None or len(select.expressions) > 1:
             return None
         asked = question(self.args[0], [self.args[0]], [])
         most = self.args[1].sql() if len(self.args) > 1 else "1"

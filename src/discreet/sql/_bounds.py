@@ -42,26 +42,25 @@ class Stated:
     per_group: tuple[Fraction, Fraction] | None = None
 
 
+_STATED: Final = {f"contribution_bounds_{each}": each for each in ("per_row", "per_group")}
+
+
 def read_bounds(kwargs: Sequence[exp.Kwarg], rows: Rows) -> Stated:
     """Read ``contribution_bounds_per_row => (lo, hi)`` and its sibling."""
     bounds: dict[str, tuple[Fraction, Fraction]] = {}
     for kwarg in kwargs:
         name = kwarg.name.lower()
-        key = {
-            "contribution_bounds_per_row": "per_row",
-            "contribution_bounds_per_group": "per_group",
-        }
-        if name not in key:
-            near = build.nearest(name, key)
+        if name not in _STATED:
+            near = build.nearest(name, _STATED)
             said = f"{near} => {kwarg.expression.sql()}"
             raise refuse(f"argument {build.quote(name)}", said if near else None)
         pair = kwarg.expression
-        if not isinstance(pair, exp.Tuple) or len(pair.expressions) != 2 or key[name] in bounds:
+        if not isinstance(pair, exp.Tuple) or len(pair.expressions) != 2 or _STATED[name] in bounds:
             raise QueryError(f"{name} takes one pair of bounds", hint=f"{name} => (0, 100)")
         low, high = (constant(rows.lower(e), name) for e in pair.expressions)
         if low > high:
             raise QueryError(f"{name}: the lower bound is above the upper one")
-        bounds[key[name]] = (low, high)
+        bounds[_STATED[name]] = (low, high)
     return Stated(**bounds)
 
 

@@ -190,12 +190,6 @@ def question(node: exp.Expr, keys: Sequence[exp.Expr], values: Sequence[exp.Expr
     return asked.sql()
 
 
-def inner_question(part: exp.Expr) -> str | None:
-    """The subquery of a condition, as a question of its own."""
-    found = part.find(exp.Subquery)
-    return None if found is None else found.this.sql()
-
-
 def tested_later(part: exp.Expr) -> str | None:
     """The question with a part of its WHERE in HAVING."""
     select = part.find_ancestor(exp.Select)

@@ -114,13 +114,8 @@ def _between(
         if gap.expressions[1:] == [node, x] and unit in _APART:
             apart = f"DATEDIFF('{unit}', MIN({x.sql()}), MAX({x.sql()}))"
     named = gap.parent if gap is not None and function_name(node.this) == "LAG" else None
-    hint = None
-    if (
-        apart
-        and len(units) == 1
-        and isinstance(named, exp.Alias)
-        and _asks_mean(inner, named.alias)
-    ):
+    hint, mean = None, isinstance(named, exp.Alias) and _asks_mean(inner, named.alias)
+    if apart and mean and len(units) == 1:
         who = units[0].sql()
         items = f"{who}, {apart} AS apart, COUNT({x.sql()}) AS n"
         rows = with_clauses(exp.select("*"), inner, "from_", "where").sql().removeprefix("SELECT *")

@@ -60,9 +60,8 @@ def _set(node: exp.SetOperation) -> exp.Select:
     if len(items) != 2 or not all(isinstance(i, exp.Column) for i in items):
         raise refuse(f"{label(node)} of anything but the unit column", _EXAMPLE)
     left = left.copy()
-    if (group := left.args.get("group")) and [resolved(left, k) for k in group.expressions] != [
-        items[0]
-    ]:
+    group = left.args.get("group")
+    if group and [resolved(left, k) for k in group.expressions] != items[:1]:
         raise refuse(f"{label(node)} of groups other than people", f"GROUP BY {items[0].sql()}")
     if isinstance(node, exp.Union):
         _either(left, right)
@@ -222,13 +221,12 @@ def _present(root: exp.Select, units: set[str]) -> exp.Select:
     ctes = {} if named is None else {c.alias.casefold(): c.this for c in named.expressions}
     for join in root.args.get("joins") or ():
         source = join.this
-        inner = (
-            source.this if isinstance(source, exp.Subquery) else ctes.get(source.name.casefold())
-        )
+        own = isinstance(source, exp.Subquery)
+        inner = source.this if own else ctes.get(source.name.casefold())
         if join.args.get("side") != "LEFT" or not isinstance(inner, exp.Select):
             continue
         inner.replace(one_select(inner)) if inner.args.get("distinct") else None
-        inner = source.this if isinstance(source, exp.Subquery) else ctes[source.name.casefold()]
+        inner = source.this if own else ctes[source.name.casefold()]
         _mark(root, inner, source.alias_or_name.casefold(), units)
     return root
 
@@ -262,9 +260,7 @@ def _link(
     select: exp.Expr, root: exp.Select, units: set[str], columns: int | None = 1
 ) -> _Link | None:
     """The unit outside, the unit inside, and the condition that equates them."""
-    if not isinstance(select, exp.Select) or len(select.expressions) != (
-        columns or len(select.expressions)
-    ):
+    if not isinstance(select, exp.Select) or columns not in (None, len(select.expressions)):
         return None
     start = root.args.get("from_")
     outer = "" if start is None else str(start.this.alias_or_name).casefold()

@@ -42,7 +42,6 @@ from discreet.sql._grouping import check_length, check_totals, each_place, level
 from discreet.sql._hints import (
     about_people,
     check_catalogue,
-    inner_question,
     joined_otherwise,
     own_hints,
     tested_later,
@@ -270,8 +269,8 @@ class Select:
         self, first: exp.Expr, joins: list[exp.Join]
     ) -> tuple[exp.Expr, list[exp.Join]] | None:
         """Start from the private table of an inner join that names the public one first."""
-        table = table_of(self.policy, first)
-        if len(joins) != 1 or joins[0].args.get("side") or table is None or not table.public:
+        table = table_of(self.policy, first) if len(joins) == 1 else None
+        if table is None or not table.public or joins[0].args.get("side"):
             return None
         join = joins[0].copy()
         other = join.this
@@ -300,7 +299,7 @@ class Select:
     def _table(self, node: exp.Expr) -> pol.Table:
         table = table_of(self.policy, node)
         if table is None:
-            raise build.unknown("table", _plain_table(node), list(self.policy.tables))
+            raise build.unknown("table", str(node.name), list(self.policy.tables))
         return table
 
     def rows_of(self, node: exp.Expr, alias: str) -> Scope:
@@ -356,11 +355,12 @@ class Select:
             inside = nodes(part)
             if any(isinstance(n, exp.Exists) or n.args.get("query") for n in inside):
                 raise refuse("IN (SELECT …) or EXISTS beside OR, or inside an expression,")
-            if any(isinstance(n, exp.Subquery) for n in inside):
+            number = next((n for n in inside if isinstance(n, exp.Subquery)), None)
+            if number is not None:
                 raise UnsupportedQueryError(
                     "a number of all rows inside a condition on one row would leave exactly: ask "
                     "it on its own, then write the noisy number here",
-                    hint=inner_question(part),
+                    hint=number.this.sql(),
                 )
             if has_aggregate(part) or names_number(scope, self.node, part):
                 said = "WHERE is tested row by row, HAVING group by group"
@@ -399,7 +399,7 @@ class Select:
             raise refuse(f"{side} {kind}".strip() + " JOIN", joined_otherwise(join))
         if not isinstance(node, exp.Table) or node.name.casefold() in self.subqueries:
             return join_private(scope, self._source(node), join)
-        _plain_table(node)
+        _plain_table(node)  # a name, and nothing beside it
         table = self._table(node)
         alias = identifier(node.args.get("alias")) or table.name
         if not table.public:

@@ -10,7 +10,6 @@ that walks them later ends.
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Final
 
 from sqlglot import ErrorLevel, TokenType, exp, parser, tokens
@@ -37,10 +36,7 @@ INFIX: Final[dict[type[exp.Expr], str]] = {
     exp.Mod: "%", exp.IntDiv: "//", exp.DPipe: "||",
 }  # fmt: skip
 """Operators between two operands, as the plan calls them."""
-_INSTEAD: Final = {
-    "offset": "LIMIT 10",
-    "query": "x IN (1, 2)",
-}
+_INSTEAD: Final = {"offset": "LIMIT 10", "query": "x IN (1, 2)"}
 
 
 class _Parser(parser.Parser):
@@ -92,9 +88,7 @@ class _Dialect(Dialect):
     Parser = _Parser
 
 
-@cache
-def _dialect() -> Dialect:
-    return _Dialect()
+_DIALECT: Final = _Dialect()
 
 
 def tree(text: str, *, spelled: bool = True) -> exp.Expr:
@@ -105,12 +99,11 @@ def tree(text: str, *, spelled: bool = True) -> exp.Expr:
     text = plain_str(text, "a question", QueryError)
     _check_text(text)
     try:
-        dialect = _dialect()
-        words, top = _without_top(_without_option(_with_names(dialect.tokenize(text), text)))
+        words, top = _without_top(_without_option(_with_names(_DIALECT.tokenize(text), text)))
         first = words[0].text.upper() if words else "SELECT"
         if first not in ("SELECT", "WITH", "FROM", "PIVOT", "(", ";"):
             raise refuse(build.quote(first), _with_select(text, words))
-        statements = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(words, text)
+        statements = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(words, text)
     except ParseError as error:
         raise _syntax(error) from None
     except SqlglotError:

@@ -108,10 +108,8 @@ def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
     for clause in ("with_", "hint"):
         if root.args.get(clause) and not merged.args.get(clause):
             merged.set(clause, root.args[clause].copy())
-    clauses = [
-        *shown,
-        *(merged.args[c] for c in ("having", "qualify", "order") if merged.args.get(c)),
-    ]
+    after = (merged.args.get(c) for c in ("having", "qualify", "order"))
+    clauses = [*shown, *(c for c in after if c)]
     measured = [n for e in clauses for n in e.walk() if function_name(n) in CALLS]
     if all(isinstance(n.parent, exp.Window) for n in measured):
         raise refuse("a question about the rows of an answer, and not about its numbers", "AVG(n)")
@@ -181,13 +179,9 @@ def _check_folded(nodes: Sequence[exp.Expr], keys: set[str]) -> None:
 def _shown(item: exp.Expr, items: dict[str, exp.Expr]) -> list[exp.Expr]:
     if isinstance(item, exp.Star):
         return [i.copy() for i in items.values()]
-    value = item.this if isinstance(item, exp.Alias) else item
-    if isinstance(value, exp.Column) and not isinstance(item, exp.Alias):
-        return [exp.alias_(_with(value, items), value.name, quoted=True)]
-    changed = _with(value, items)
-    return [
-        exp.alias_(changed, item.alias, quoted=True) if isinstance(item, exp.Alias) else changed
-    ]
+    changed = _with(item.unalias(), items)
+    named = isinstance(item, exp.Alias | exp.Column)
+    return [exp.alias_(changed, item.alias_or_name, quoted=True) if named else changed]
 
 
 def _with(node: exp.Expr, items: dict[str, exp.Expr]) -> exp.Expr:
