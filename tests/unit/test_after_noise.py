@@ -9,7 +9,7 @@ import pytest
 
 import discreet as dc
 from discreet.answer import Answer
-from discreet.answer._windows import Sums, _rounded
+from discreet.answer._windows import _rounded, half_widths
 from discreet.errors import DiscreetError, ParameterError
 from discreet.noise import DiscreteLaplace
 
@@ -179,9 +179,7 @@ def test_a_window_from_elsewhere_is_checked(curator, change):
 
 
 def test_half_widths_of_sums_never_fall_with_more_terms():
-    sums = Sums(DiscreteLaplace(10), 0.95)
-    terms = np.arange(1, 130)
-    half = sums.half(terms)
+    half = half_widths(DiscreteLaplace(10), 0.95, np.arange(1, 130))
     exact = [DiscreteLaplace(10).interval(0.95).high] + [
         (sum([DiscreteLaplace(10)] * (k - 1), DiscreteLaplace(10))).interval(0.95).high
         for k in (2, 5, 16)

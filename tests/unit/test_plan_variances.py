@@ -398,7 +398,7 @@ def test_the_population_is_covered_and_by_the_noise_alone_it_is_not():
 
 def test_squares_about_the_samples_mean_lack_up_to_z_squared_rows():
     known = Moments(np.array([100.0, 0, 0]), [], [np.array([1.0, 0, 0])] * 2, 0, 1, 1, np.ones(3))
-    sizes = [float(size @ known.values) for _, size in known.squares(0.05)]
+    sizes = [float(size @ known.values) for _, size in known.squares(0.5, 0.05)]
     assert sizes == pytest.approx([100, 100 - 1.96**2], abs=1e-2)
 
 

@@ -86,22 +86,16 @@ class Answer:
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | str) -> Answer:
         """Rebuild an answer from its record (a mapping or JSON text)."""
-        answer = cls._rebuilt(record)
+        from discreet.answer._union import Union  # noqa: PLC0415 - it is made of answers
+
+        data = parsed(record)
+        answer = Union.of_record(data) if UNION in data else cls(read(data))
         try:
             answer.to_dicts()
             answer.interval()
         except (ArithmeticError, LookupError, TypeError, ValueError):
             raise damaged("its numbers do not fit its formulas") from None
         return answer
-
-    @classmethod
-    def _rebuilt(cls, record: Mapping[str, Any] | str) -> Answer:
-        data = parsed(record)
-        if UNION not in data:
-            return cls(read(data))
-        from discreet.answer._union import Union  # noqa: PLC0415 - it is made of answers
-
-        return Union.of_record(data)
 
     def record(self) -> dict[str, Any]:
         """Return the JSON-able record from which anyone can recompute everything."""
@@ -158,7 +152,7 @@ class Answer:
     @property
     def covers(self) -> str:
         """What the intervals cover: limits, clamps and choices by noisy numbers included."""
-        facts = "".join(f"{', ' * (i > 0)}{fact}" for i, fact in enumerate(self.target))
+        facts = ", ".join(self.target)
         about = COVERS.replace("the stored table", "made-up rows") if self.dummy else COVERS
         parts = [about + (f" ({facts})" if facts else ""), NOT]
         if chosen := self.chosen:
@@ -176,10 +170,11 @@ class Answer:
         """
         stated = self._record.statement.get("target")
         facts = [f for f in stated if isinstance(f, str)] if isinstance(stated, list) else []
-        unit = self._record.statement.get("unit")
+        unit, limit = self._record.statement.get("unit"), self._record.limit
+        short = limit is not None and len(self._rows) < limit
         facts += [
             f"only keys shown whose noisy {part.selects} of {unit}s reached {part.reached}"
-            + (", fewer than LIMIT asks for" if self._is_short() else "")
+            + (", fewer than LIMIT asks for" if short else "")
             for part in self._record.parts
             if isinstance(part, Numbers) and part.threshold is not None
         ]
@@ -193,11 +188,6 @@ class Answer:
         noisy = r.having is not None and bool(statistics_of(r.having))
         selected = any(isinstance(p, Numbers) and p.threshold is not None for p in r.parts)
         return any(selected or (noisy and not is_whole(w)) for w in windows_of(out))
-
-    def _is_short(self) -> bool:
-        """Whether fewer rows are shown than LIMIT asks for."""
-        limit = self._record.limit
-        return limit is not None and len(self._rows) < limit
 
     @property
     def chosen(self) -> tuple[str, ...]:
@@ -291,11 +281,8 @@ class Answer:
     def _passing(self) -> NDArray[np.int64]:
         """Cells that HAVING and QUALIFY let through, in order."""
         record = self._record
-        if (
-            record.limit == 1
-            and record.qualify is None
-            and all(_is_one(o.expr) for o in record.outputs)
-        ):
+        first = record.limit == 1 and record.qualify is None
+        if first and all(_is_one(o.expr) for o in record.outputs):
             # one row for all rows, also where HAVING leaves none
             return np.arange(min(self._source.cells, 1))
         rows = self._source.kept
@@ -397,9 +384,7 @@ class Answer:
             # up the same cells share noise
             shared = windows or self._record.levels
             miss = miss / cells if shared else -math.expm1(math.log(level) / cells)
-        used = set(range(len(self._record.formulas)))
-        if not simultaneous:
-            used = outside_windows(out)
+        used = set(range(len(self._record.formulas))) if simultaneous else outside_windows(out)
         per = miss / max(self._source.statements(used) + len(windows), 1)
         return _outputs.bounds(out, self._source, 1 - per)
 

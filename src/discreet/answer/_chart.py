@@ -207,28 +207,22 @@ def _panels(
 def _words(answer: Answer, words: Sequence[str], keys: Sequence[str], title: str | None) -> Chart:
     """Labels that were chosen, where there is no number beside them."""
     values = answer.to_dicts()
-    named = [
-        ", ".join("all" if n in over else _label(row[n]) for n in keys) or "all"
-        for row, over in zip(values, answer.totals, strict=True)
-    ][:_GROUPS]
-    short = _shortened(named)
+    groups = _named(values[:_GROUPS], answer.totals[:_GROUPS], keys)
     data = [
-        {"group": short[group], "column": name, "value": _label(row[name])}
-        for group, row in zip(named, values, strict=False)
+        {"group": group, "column": name, "value": _label(row[name])}
+        for group, row in zip(groups, values, strict=False)
         for name in words
     ]
     notes = ["chosen labels: they have no interval", *answer.target]
     if len(values) > _GROUPS:
         notes.append(f"the first {_GROUPS} of {plural(len(values), 'row')}")
     width = _WIDTHS[min(len(_WIDTHS), len(words)) - 1]
-    y: dict[str, Any] = {"field": "group", "type": "nominal", "sort": None}
-    y |= {"axis": {"labelLimit": 260, "maxExtent": 300}, "title": ", ".join(keys) or None}
     mark = {"type": "text", "align": "left", "fontSize": 12, "color": _COLOURS[0], "x": 8}
     spec = {
         "width": width,
         "height": {"step": 24},
         "mark": mark | {"limit": width - 16},
-        "encoding": {"y": y, "text": {"field": "value", "type": "nominal"}},
+        "encoding": {"y": _down(keys), "text": {"field": "value", "type": "nominal"}},
     }
     head = _head(title or answer.question or _described(words, keys), notes)
     return Chart(head | _panels(data, words, spec) | {"columns": min(len(_WIDTHS), len(words))})
@@ -248,15 +242,10 @@ def _lines(text: str, most: int) -> list[str]:
 
 def _axis(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> str | None:
     """Key that is drawn as an axis: the first of dates, or else of many numbers."""
-    for name in labels:
-        column = [row[name] for row in rows]
-        if len(rows) > 1 and all(isinstance(v, dt.date) for v in column):
-            return name
-    for name in labels:
-        column = [row[name] for row in rows]
-        if all(_is_number(v) for v in column) and len(set(column)) >= _AXIS:
-            return name
-    return None
+    columns = {name: [row[name] for row in rows] for name in labels}
+    dates = [n for n, c in columns.items() if len(c) > 1 and all(isinstance(v, dt.date) for v in c)]
+    runs = (n for n, c in columns.items() if all(map(_is_number, c)) and len(set(c)) >= _AXIS)
+    return dates[0] if dates else next(runs, None)
 
 
 def _is_number(value: object) -> bool:
@@ -279,13 +268,8 @@ def _data(
 ) -> tuple[list[dict[str, Any]], int]:
     """Lay out one record for each number, and count those without a finite interval."""
     data, unknown = [], 0
-    named = [
-        ", ".join("all" if n in over else _label(row[n]) for n in others) or "all"
-        for (row, _), over in zip(kept, totals, strict=True)
-    ]
-    short = _shortened(named)
-    for (row, ends), whole in zip(kept, named, strict=True):
-        group = short[whole]
+    groups = _named([row for row, _ in kept], totals, others)
+    for (row, ends), group in zip(kept, groups, strict=True):
         at = {} if axis is None else {"at": _place(row[axis])}
         for name in noisy:
             value, (low, high) = row[name], ends[name]
@@ -303,12 +287,17 @@ def _data(
 _LABEL: Final = 42
 
 
-def _shortened(names: Sequence[str]) -> dict[str, str]:
-    """Leave out the middle of long labels, where all of them stay different."""
-    whole = {n: n for n in names}
+def _named(
+    rows: Sequence[Mapping[str, Any]], totals: Sequence[frozenset[str]], keys: Sequence[str]
+) -> list[str]:
+    """Name the groups; the middle of long labels is left out, where all of them stay different."""
+    whole = [
+        ", ".join("all" if n in over else _label(row[n]) for n in keys) or "all"
+        for row, over in zip(rows, totals, strict=True)
+    ]
     half = _LABEL // 2
-    short = {n: n if len(n) <= _LABEL else f"{n[:half]}…{n[-half:]}" for n in whole}
-    return short if len(set(short.values())) == len(whole) else whole
+    short = [n if len(n) <= _LABEL else f"{n[:half]}…{n[-half:]}" for n in whole]
+    return short if len(set(short)) == len(set(whole)) else whole
 
 
 def _place(value: Any) -> Any:
@@ -344,11 +333,16 @@ def _temporal(spec: Any) -> Any:
     return {key: _temporal(item) for key, item in spec.items()}
 
 
+def _down(labels: Sequence[str]) -> dict[str, Any]:
+    """Groups below each other; the title stands beyond the longest label."""
+    axis = {"labelLimit": 260, "maxExtent": 300}
+    title = ", ".join(labels) or None
+    return {"field": "group", "type": "nominal", "sort": None, "axis": axis, "title": title}
+
+
 def _groups(labels: Sequence[str], width: int) -> dict[str, Any]:
-    """Groups below each other: a point and a bar each."""
-    y: dict[str, Any] = {"field": "group", "type": "nominal", "sort": None}
-    # the title stands beyond the longest label
-    y |= {"axis": {"labelLimit": 260, "maxExtent": 300}, "title": ", ".join(labels) or None}
+    """A point and a bar for each group."""
+    y = _down(labels)
     ends, middle = {"y": y, **_vega.between("x", _number("low"))}, {"y": y, "x": _number("value")}
     dot = {"filled": True, "size": 55, "color": _COLOURS[0], "opacity": 1}
     bars = _vega.layer("rule", ends, color=_COLOURS[0], strokeWidth=2)

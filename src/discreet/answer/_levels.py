@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ class _Level:
 
 
 class Rows:
-    """What the outputs of a record are computed from; see ``_outputs.Source``."""
+    """What the outputs of a record are computed from: keys, statistics, and rows to look at."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
@@ -74,7 +74,7 @@ class Rows:
 
     @property
     def test(self) -> OutputExpr | None:
-        """HAVING."""
+        """HAVING: which rows windows look at."""
         return self._record.having
 
     @cached_property
@@ -139,9 +139,9 @@ def _added_up(part: Release, row: NDArray[np.int64], rows: int) -> Release:
     totals = [0] * rows
     for place, value in zip(row, part.values, strict=True):
         totals[place] += value
-    law = part.law
+    law: Any = part.law
     terms = int(np.bincount(row, minlength=1).max())
     # records from elsewhere may have rows of unequal size: the largest holds for all
     if law is not None and terms > 1:
-        return replace(part, values=tuple(totals), law=cast("Any", noise.sum_of([law], [terms])))
+        law = noise.sum_of([law], [terms])
     return replace(part, values=tuple(totals), law=law)

@@ -9,9 +9,9 @@ rows of the answer (``_windows``, and ``_folds`` where noise decides which).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import reduce
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from discreet._dataclass import dataclass
 from discreet.answer import _folds, _windows
 from discreet.answer._folds import Truth
-from discreet.noise import Law
 from discreet.plan import (
     Apply,
     Box,
@@ -34,46 +33,14 @@ from discreet.plan import (
     statistics_of,
 )
 
+if TYPE_CHECKING:
+    from discreet.answer._levels import Rows
+
 Column = NDArray[Any]
 _NULL: Final = Box(np.full(1, np.nan), np.full(1, np.nan))
 
 
-class Source(Protocol):
-    """What outputs are computed from: keys, statistics and the rows that HAVING keeps."""
-
-    @property
-    def cells(self) -> int:
-        """How many rows there are."""
-
-    @property
-    def keys(self) -> Mapping[str, Column]:
-        """Values of the keys, row by row."""
-
-    @property
-    def test(self) -> OutputExpr | None:
-        """HAVING: which rows windows look at."""
-
-    @property
-    def kept(self) -> NDArray[np.int64]:
-        """Rows that windows look at."""
-
-    def grouping(self, name: str) -> Column:
-        """1 in rows that add up over a key."""
-
-    def statistic(self, index: int) -> Column:
-        """Estimates of one statistic."""
-
-    def box(self, index: int, level: float) -> Box:
-        """Ends of one statistic, if every statement about noise holds with `level`."""
-
-    def added(self, index: int) -> tuple[Law | None, float] | None:
-        """Law and step of a statistic whose rows have independent noise and may be added up."""
-
-    def statements(self, statistics: set[int]) -> int:
-        """Independent statements about noise behind some statistics."""
-
-
-def evaluate(out: OutputExpr, source: Source) -> Column:
+def evaluate(out: OutputExpr, source: Rows) -> Column:
     """Value of an output in every row."""
     match out:
         case StatisticValue(index):
@@ -101,7 +68,7 @@ def evaluate(out: OutputExpr, source: Source) -> Column:
     raise AssertionError(out)
 
 
-def _spread(values: Column, window: Window, source: Source) -> Column:
+def _spread(values: Column, window: Window, source: Rows) -> Column:
     """Give rows that HAVING leaves out the aggregate over all others too: there may be no other."""
     if window.partition or not _folds.is_whole(window):
         return values
@@ -109,7 +76,7 @@ def _spread(values: Column, window: Window, source: Source) -> Column:
     return np.full(source.cells, values[source.kept[0]] if source.kept.size else none)
 
 
-def _frames(window: Window, source: Source) -> Iterator[_windows.Frames]:
+def _frames(window: Window, source: Rows) -> Iterator[_windows.Frames]:
     partition = [evaluate(p, source) for p in window.partition]
     order = []
     for out, descending in window.order:
@@ -131,7 +98,7 @@ def sortable(values: Column) -> Column:
     return np.array([order[place] for place in places], dtype=np.float64)
 
 
-def bounds(out: OutputExpr, source: Source, level: float) -> Box | None:
+def bounds(out: OutputExpr, source: Rows, level: float) -> Box | None:
     """Range of an output; None if it is not a number.
 
     It holds in every row if each statement about noise behind it holds with `level`; a
@@ -159,7 +126,7 @@ def bounds(out: OutputExpr, source: Source, level: float) -> Box | None:
     return None
 
 
-def truth(out: OutputExpr | None, source: Source, level: float) -> Truth:
+def truth(out: OutputExpr | None, source: Rows, level: float) -> Truth:
     """Where a test surely and where it possibly holds, on the boxes of :func:`bounds`."""
     if out is None:
         return Truth.known(np.ones(source.cells))
@@ -180,7 +147,7 @@ def truth(out: OutputExpr | None, source: Source, level: float) -> Truth:
     return Truth.unknown(source.cells)
 
 
-def _branch(out: OutputExpr, test: OutputExpr | None, source: Source, level: float) -> Box | None:
+def _branch(out: OutputExpr, test: OutputExpr | None, source: Rows, level: float) -> Box | None:
     """Range of an output in rows that pass a test: bars that it sets for the output itself."""
     box = bounds(out, source, level)
     tests = test.args if isinstance(test, Apply) and test.op == "and" else (test,)
@@ -195,7 +162,7 @@ def _branch(out: OutputExpr, test: OutputExpr | None, source: Source, level: flo
     return box
 
 
-def _present(out: OutputExpr, source: Source, level: float) -> Truth:
+def _present(out: OutputExpr, source: Rows, level: float) -> Truth:
     """Where an output is not NULL."""
     match out:
         case Apply("case", (test, yes, no)):
@@ -251,7 +218,7 @@ def _negated(op: str, args: tuple[OutputExpr, ...]) -> OutputExpr:
     return Apply(_OPPOSITES[op], args)
 
 
-def _window(window: Window, source: Source, level: float) -> Box | None:
+def _window(window: Window, source: Rows, level: float) -> Box | None:
     """Range of a window, as one statement about noise."""
     whole = _folds.is_whole(window)
     used = statistics_of(window)
@@ -279,7 +246,7 @@ def _window(window: Window, source: Source, level: float) -> Box | None:
     return _windows.box(window, [b for b in boxes if b], by, parts, source.cells)
 
 
-def _fold(window: Window, source: Source, level: float) -> Box | None:
+def _fold(window: Window, source: Rows, level: float) -> Box | None:
     """Range of an aggregate over all rows that truly pass HAVING."""
     there = truth(source.test, source, level)
     arg: Box | None = Box(np.zeros(source.cells), np.zeros(source.cells))
@@ -297,9 +264,7 @@ def _public(window: Window) -> bool:
     return not any(statistics_of(out) for out, _ in window.order)
 
 
-def _added(
-    window: Window, source: Source, parts: list[_windows.Frames], level: float
-) -> Box | None:
+def _added(window: Window, source: Rows, parts: list[_windows.Frames], level: float) -> Box | None:
     """Sum of one vector's cells in a public order, by the law of the sum of their noise."""
     arg = window.args[0] if window.op in ("SUM", "AVG") and _public(window) else None
     if not isinstance(arg, StatisticValue):
@@ -311,7 +276,7 @@ def _added(
     half = np.full(source.cells, np.nan)
     for f in parts:
         terms = f.stop - f.start
-        wide = np.zeros(f.size) if law is None else _windows.Sums(law, level).half(terms)
+        wide = np.zeros(f.size) if law is None else _windows.half_widths(law, level, terms)
         half[f.rows] = wide * step / (np.maximum(terms, 1) if window.op == "AVG" else 1)
     middle, half = evaluate(window, source), _spread(half, window, source)
     return Box(middle - half, middle + half)
@@ -336,10 +301,6 @@ def _minus_box(a: Box, b: Box | None = None) -> Box:
 
 def _quotient(a: Column, b: Column) -> Column:
     return np.where(b == 0, np.nan, a / np.where(b == 0, 1, b))
-
-
-def _whole_quotient(a: Column, b: Column) -> Column:
-    return np.trunc(_quotient(a, b))
 
 
 def _whole_quotient_box(a: Box, b: Box) -> Box:
@@ -391,10 +352,6 @@ def _rounded_box(a: Box, digits: Box | None = None) -> Box:
 def _rising(of: Callable[[Column], Column]) -> Operation:
     """An operation that rises with its argument."""
     return Operation(1, 1, of, lambda a: Box(of(a.low), of(a.high)))
-
-
-def _root(a: Column) -> Column:
-    return np.sqrt(np.maximum(a, 0.0))
 
 
 def _logarithm(of: np.ufunc) -> Callable[[Column], Column]:
@@ -452,11 +409,11 @@ OPERATIONS: Final = {
     "-": Operation(1, 2, _minus, _minus_box),
     "*": Operation(2, 2, np.multiply, lambda a, b: corners(np.multiply, a, b)),
     "/": Operation(2, 2, _quotient, _divide),
-    "//": Operation(2, 2, _whole_quotient, _whole_quotient_box),
+    "//": Operation(2, 2, lambda a, b: np.trunc(_quotient(a, b)), _whole_quotient_box),
     "%": Operation(2, 2, _remainder, _remainder_box),
     "abs": Operation(1, 1, np.abs, _absolute_box),
     "round": Operation(1, 2, _rounded, _rounded_box),
-    "sqrt": _rising(_root),
+    "sqrt": _rising(lambda a: np.sqrt(np.maximum(a, 0.0))),
     "ln": _rising(_logarithm(np.log)),
     "log": _rising(_logarithm(np.log10)),
     "exp": _rising(np.exp),

@@ -172,7 +172,9 @@ def read_union(
 def _read(data: Mapping[str, Any]) -> Record:
     return Record(
         keys={str(k): tuple(column) for k, column in data["keys"].items()},
-        parts=tuple(_release(part) for part in data["parts"]),
+        parts=tuple(
+            _kind(part["kind"], Release.kinds, "part").read(part) for part in data["parts"]
+        ),
         formulas=_decode(data["formulas"]),
         outputs=_decode(data["outputs"]),
         having=_decode(data["having"]),
@@ -185,11 +187,10 @@ def _read(data: Mapping[str, Any]) -> Record:
     )
 
 
-def _release(data: Mapping[str, Any]) -> Release:
-    kind = Release.kinds.get(str(data["kind"]))
-    if kind is None:
-        raise damaged(f"it holds an unknown part {str(data['kind'])[:40]!r}")
-    return kind.read(data)
+def _kind(name: object, known: Mapping[str, Any], what: str) -> Any:
+    if str(name) not in known:
+        raise damaged(f"it holds an unknown {what} {str(name)[:40]!r}")
+    return known[str(name)]
 
 
 def _decode(data: Any, depth: int = 0) -> Any:
@@ -201,9 +202,7 @@ def _decode(data: Any, depth: int = 0) -> Any:
     if not isinstance(data, Mapping):
         return data
     name = str(data.get("is"))
-    kind: Any = _NODES.get(name) or Formula.kinds.get(name)
-    if kind is None:
-        raise damaged(f"it holds an unknown node {str(data.get('is'))[:40]!r}")
+    kind = _kind(name, _NODES if name in _NODES else Formula.kinds, "node")
     values = {}
     for own, reader in _fields_of(kind):
         if own not in data:

@@ -7,8 +7,7 @@ NULL, so three rows (two values of each key, and NULL, as in a row of totals) st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from discreet import noise
 from discreet._dataclass import dataclass
 from discreet.answer import _outputs
+from discreet.answer._levels import Rows
 from discreet.errors import UnsupportedQueryError
 from discreet.plan import Box, Expr, Kind, Lowered, OutputExpr
 
@@ -39,20 +39,20 @@ class _Shape:
     """Of each statistic that releases a value of its column."""
 
 
-class _Sample:
-    """Three made-up rows; see ``_outputs.Source``. Windows look at all of them, or at none."""
-
-    cells = _CELLS
+class _Sample(Rows):
+    """Three made-up rows. Windows look at all of them, or at none."""
 
     def __init__(self, shape: _Shape, *, empty: bool) -> None:
         self._shape = shape
-        self.test = shape.having
-        self.kept: NDArray[np.int64] = np.arange(0 if empty else _CELLS)
+        self.cells = _CELLS
+        self.kept = np.arange(0 if empty else _CELLS)
+        # ends of each key's range, and NULL
+        self.keys = {name: _column(ends) for name, ends in shape.keys}
 
-    @cached_property
-    def keys(self) -> Mapping[str, NDArray[Any]]:
-        """Ends of each key's range, and NULL."""
-        return {name: _column(ends) for name, ends in self._shape.keys}
+    @property
+    def test(self) -> OutputExpr | None:
+        """HAVING."""
+        return self._shape.having
 
     def grouping(self, name: str) -> NDArray[Any]:  # noqa: ARG002 - of every key
         """The last row is a total."""

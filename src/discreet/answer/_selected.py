@@ -33,7 +33,6 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from numpy.typing import NDArray
@@ -141,7 +140,9 @@ def bar_of(record: Record, out: OutputExpr, passing: Ints, ranks: Ints) -> Bar |
     numbers = None if total is None else record.numbers(total.vector)
     if total is None or numbers is None or numbers.law is None or numbers.threshold is not None:
         return None
-    bars = list(_tests(record, total.vector))
+    # tests of keys, or of noise that is independent of this part's, set no bar
+    tests = [t for t in _conjuncts(record.having) if _reads(record, t, total.vector)]
+    bars = [_bar(record, test) for test in tests]
     limit = record.limit if record.limit is not None and record.limit < passing.size else None
     rows, rival = passing[: record.limit], None
     if limit is not None and record.order:
@@ -181,25 +182,14 @@ def _reads(record: Record, out: OutputExpr, vector: int) -> bool:
     return any(vector in record.formulas[i].parts for i in statistics_of(out))
 
 
-def _tests(record: Record, vector: int) -> Iterator[tuple[int, int | None] | None]:
-    """Bars that HAVING sets for a part: direction and integer; None: of another form."""
-    if record.having is None:
-        return
-    for test in _conjuncts(record.having):
-        if not _reads(record, test, vector):
-            continue  # keys, or noise that is independent of this part's
-        yield _bar(record, test)
-
-
-def _conjuncts(test: OutputExpr) -> Iterator[OutputExpr]:
+def _conjuncts(test: OutputExpr | None) -> list[OutputExpr]:
     if isinstance(test, Apply) and test.op == "and":
-        for arg in test.args:
-            yield from _conjuncts(arg)
-    else:
-        yield test
+        return [each for arg in test.args for each in _conjuncts(arg)]
+    return [] if test is None else [test]
 
 
 def _bar(record: Record, test: OutputExpr) -> tuple[int, int | None] | None:
+    """Bar that a test sets for a part: direction and integer; None: of another form."""
     match test:
         case Apply(op, (left, Number(bound))) if op in _MIRRORED:
             pass

@@ -91,13 +91,15 @@ def _decimals(value: float) -> int:
     return next((d for d in range(12) if round(value, d) == value), 12)
 
 
-def _table(answer: Answer) -> tuple[list[str], list[list[str]]]:
+def _table(answer: Answer) -> tuple[list[str], list[list[str]], str]:
+    """Header and rows, and what stands below them."""
     values, ends = answer.to_dicts(), answer.interval(0.95)
     rows = [
         [cell(v[name], e[name], exact=name in answer.exact) for name in answer.columns]
         for v, e in zip(values[:SHOWN], ends[:SHOWN], strict=True)
     ]
-    return [visible(name) for name in answer.columns], rows
+    hidden = any(c.startswith((UNDETERMINED, "NULL [")) for row in rows for c in row)
+    return [visible(name) for name in answer.columns], rows, footer(answer, undetermined=hidden)
 
 
 def price(cost: Mapping[str, str], left: str | None) -> str:
@@ -155,7 +157,7 @@ def _numeric(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[bool]
 
 def text(answer: Answer) -> str:
     """Print the answer as a plain table."""
-    header, rows = _table(answer)
+    header, rows, below = _table(answer)
     widths = [max([len(h), *(len(r[i]) for r in rows)]) for i, h in enumerate(header)]
     numeric = _numeric(header, rows)
 
@@ -169,8 +171,7 @@ def text(answer: Answer) -> str:
     body = [line(header), "  ".join("─" * w for w in widths), *map(line, rows)]
     if len(answer) > SHOWN:
         body.append(f"… {len(answer) - SHOWN} more rows")
-    hidden = any(c.startswith((UNDETERMINED, "NULL [")) for row in rows for c in row)
-    return "\n".join([*body, footer(answer, undetermined=hidden)])
+    return "\n".join([*body, below])
 
 
 def as_data(
@@ -193,7 +194,7 @@ def as_data(
 
 def html(answer: Answer) -> str:
     """Print the answer as an HTML table, every text escaped."""
-    header, rows = _table(answer)
+    header, rows, below = _table(answer)
     numbers = _numeric(header, rows)
     sides = [f"text-align:{'right' if right else 'left'};padding:2px 12px" for right in numbers]
 
@@ -205,7 +206,5 @@ def html(answer: Answer) -> str:
     head, body = line(header, "th"), "".join(line(row, "td") for row in rows)
     if len(answer) > SHOWN:
         body += f'<tr><td colspan="{len(header)}">… {len(answer) - SHOWN} more rows</td></tr>'
-    hidden = any(c.startswith((UNDETERMINED, "NULL [")) for row in rows for c in row)
-    lines = footer(answer, undetermined=hidden).split("\n")
-    foot = "<br>".join(_html.escape(text) for text in lines)
+    foot = "<br>".join(_html.escape(line) for line in below.split("\n"))
     return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p><small>{foot}</small></p>"

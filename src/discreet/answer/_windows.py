@@ -12,7 +12,7 @@ once, by interval arithmetic:
 
 Where noisy numbers order the rows, a range speaks about the rows in the order that is
 shown. The sum of cells of one vector is the exception: the noise of k cells has the law of
-a sum of k independent noises (``Sums``), which is narrower than k boxes. The interval of
+a sum of k independent noises (``half_widths``), which is narrower than k boxes. The interval of
 a larger number of terms is never shorter, since the laws are symmetric and unimodal: what
 lies within c of zero becomes less likely with each independent symmetric term.
 """
@@ -110,10 +110,6 @@ def _sum(x: Column, f: Frames) -> Column:
     return np.where(_count(x, f) > 0, total, np.nan)
 
 
-def _average(x: Column, f: Frames) -> Column:
-    return np.asarray(_sum(x, f) / np.maximum(_count(x, f), 1))
-
-
 def _extreme(of: np.ufunc) -> Callable[[Column, Frames], Column]:
     def extreme(x: Column, f: Frames) -> Column:
         # frames begin at the partition's first row: the front end lets no other through
@@ -139,7 +135,7 @@ def shift(x: Column, f: Frames, by: int, default: float) -> Column:
 
 MOVES: Final[dict[str, Callable[[Column, Frames], Column]]] = {
     "SUM": _sum,
-    "AVG": _average,
+    "AVG": lambda x, f: _sum(x, f) / np.maximum(_count(x, f), 1),
     "COUNT": _count,
     "MIN": _extreme(np.fmin),
     "MAX": _extreme(np.fmax),
@@ -150,10 +146,6 @@ MOVES: Final[dict[str, Callable[[Column, Frames], Column]]] = {
 
 SHIFTS: Final = {"LAG": 1, "LEAD": -1}
 """Functions of another row, and the direction in which it lies."""
-
-
-def _dense(f: Frames) -> Column:
-    return np.cumsum(f.first == np.arange(f.size))
 
 
 _Shown = Callable[[Column, int, int], Column]
@@ -180,7 +172,7 @@ def _tile(place: Column, size: int, tiles: int) -> Column:
 RANKS: Final = {
     "ROW_NUMBER": Rank(lambda f: np.arange(1, f.size + 1)),
     "RANK": Rank(lambda f: f.first + 1),
-    "DENSE_RANK": Rank(_dense),
+    "DENSE_RANK": Rank(lambda f: np.cumsum(f.first == np.arange(f.size))),
     "PERCENT_RANK": Rank(lambda f: f.first + 1, lambda place, n, _: (place - 1) / max(n - 1, 1)),
     "CUME_DIST": Rank(lambda f: f.last + 1, lambda place, n, _: place / n),
     "NTILE": Rank(lambda f: np.arange(1, f.size + 1), _tile),
@@ -205,7 +197,9 @@ def value(window: Window, args: Sequence[Column], parts: Sequence[Frames], cells
             rank = RANKS[window.op]
             out[f.rows] = rank.shown(rank.place(f), f.size, _tiles(window))
         elif window.op in SHIFTS:
-            out[f.rows] = _shifted(window, args, f)
+            by = int(_constant(window, 1, 1)) * SHIFTS[window.op]
+            x = np.asarray(args[0][f.rows], dtype=np.float64)
+            out[f.rows] = shift(x, f, by, _constant(window, 2, np.nan))
         else:
             x = args[0][f.rows] if args else np.zeros(f.size)
             out[f.rows] = MOVES[window.op](np.asarray(x, dtype=np.float64), f)
@@ -220,12 +214,6 @@ def _constant(window: Window, place: int, default: float) -> float:
 
 def _tiles(window: Window) -> int:
     return int(_constant(window, 0, 1))
-
-
-def _shifted(window: Window, args: Sequence[Column], f: Frames) -> Column:
-    by = int(_constant(window, 1, 1)) * SHIFTS[window.op]
-    x = np.asarray(args[0][f.rows], dtype=np.float64)
-    return shift(x, f, by, _constant(window, 2, np.nan))
 
 
 def check_window(window: Window) -> None:
@@ -283,24 +271,13 @@ def _places(by: Box, f: Frames, *, dense: bool) -> tuple[Column, Column]:
     return (np.minimum(surely, 1) if dense else surely) + 1, possibly + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """Half-widths of the noise in sums of cells of one vector."""
-
-    law: noise.Law
-    level: float
-
-    def half(self, terms: Places) -> Column:
-        """Half-width for each number of terms; for many terms, that of a few more."""
-        rounded = np.array([_rounded(int(k)) for k in terms])
-        known = {int(k): self._of(int(k)) for k in set(rounded.tolist())}
-        return np.array([known[int(k)] for k in rounded])
-
-    def _of(self, terms: int) -> float:
-        if terms == 0:
-            return 0.0
-        law = self.law if terms == 1 else noise.sum_of([self.law], [terms])
-        return float(law.interval(self.level).high)
+def half_widths(law: noise.Law, level: float, terms: Places) -> Column:
+    """Half-widths of the noise in sums of so many cells; of many, that of a few more."""
+    rounded = [_rounded(int(k)) for k in terms]
+    known = {0: 0.0, 1: float(law.interval(level).high)}
+    for k in set(rounded) - {0, 1}:
+        known[k] = float(noise.sum_of([law], [k]).interval(level).high)
+    return np.array([known[k] for k in rounded])
 
 
 def _rounded(terms: int) -> int:

@@ -150,9 +150,6 @@ class Table:
         return self.asker
 
     def __repr__(self) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
         from discreet.plan import describe  # noqa: PLC0415 - as in query
 
         return describe(self.query) if self.outputs else f"table {self.name}"

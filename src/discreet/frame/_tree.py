@@ -77,10 +77,6 @@ def _call(args: Sequence[Any], clause: str) -> exp.Expr:
     return exp.Anonymous(this=called, expressions=[node(a, clause) for a in rest])
 
 
-def _named(args: Sequence[Any], clause: str) -> exp.Expr:
-    return exp.Kwarg(this=exp.Var(this=str(args[0])), expression=node(args[1], clause))
-
-
 def _filter(args: Sequence[Any], clause: str) -> exp.Expr:
     call, test = (node(a, clause) for a in args)
     return exp.Filter(this=call, expression=exp.Where(this=test))
@@ -103,7 +99,9 @@ _TERMS: Final[dict[str, Callable[[Sequence[Any], str], exp.Expr]]] = {
     "star": lambda *_: exp.Star(),
     "call": _call,
     "filter": _filter,
-    "named": _named,
+    "named": lambda args, clause: exp.Kwarg(
+        this=exp.Var(this=str(args[0])), expression=node(args[1], clause)
+    ),
     "in": _in,
     "total": _total,
     "distinct": lambda args, clause: exp.Distinct(expressions=[node(args[0], clause)]),
@@ -179,7 +177,9 @@ def rewritten(table: Table) -> dict[str, Any]:
 
 def _select(table: Table) -> exp.Select:
     measured = [alias(node(g, "agg"), name) for name, g in table.outputs]
-    root = exp.Select(expressions=[*(_key(name, g) for name, g in table.keys), *measured])
+    keys = [(name, node(g, "group_by")) for name, g in table.keys]
+    named = [tree if name is None else alias(tree, name) for name, tree in keys]
+    root = exp.Select(expressions=[*named, *measured])
     source: exp.Expr = exp.Table(this=_name(table.name))
     if table.inner is not None:
         as_ = exp.TableAlias(this=_name(table.name))
@@ -188,12 +188,12 @@ def _select(table: Table) -> exp.Select:
     if table.joins:
         root.set("joins", [_join(table.name, *j) for j in table.joins])
     if table.conditions:
-        root.set("where", exp.Where(this=_all(table.conditions, "where")))
+        root.set("where", exp.Where(this=_chain([node(c, "where") for c in table.conditions])))
     if table.keys:
         places = [exp.Literal.number(i) for i in range(1, len(table.keys) + 1)]
         root.set("group", exp.Group(expressions=places))
     if table.tests:
-        root.set("having", exp.Having(this=_all(table.tests, "having")))
+        root.set("having", exp.Having(this=_chain([node(c, "having") for c in table.tests])))
     if table.order:
         items = [exp.Ordered(this=node(g, "order_by"), desc=down) for g, down in table.order]
         root.set("order", exp.Order(expressions=items))
@@ -202,15 +202,6 @@ def _select(table: Table) -> exp.Select:
     if table.skipped:
         root.set("offset", exp.Offset(expression=exp.Literal.number(table.skipped)))
     return root
-
-
-def _key(name: str | None, given: object) -> exp.Expr:
-    tree = node(given, "group_by")
-    return tree if name is None else alias(tree, name)
-
-
-def _all(conditions: Sequence[object], clause: str) -> exp.Expr:
-    return _chain([node(c, clause) for c in conditions])
 
 
 def _chain(parts: Sequence[exp.Expr]) -> exp.Expr:

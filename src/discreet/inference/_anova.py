@@ -24,15 +24,16 @@ import numpy as np
 
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
-from discreet.inference._inputs import repeatable, sampled, shared
+from discreet.inference._inputs import repeatable
 from discreet.inference._laws import Floats, Rng
-from discreet.inference._pivot import Group
+from discreet.inference._pivot import Group, common_mean
 from discreet.inference._regression import of_pair
-from discreet.inference._results import TestResult, read_draws
+from discreet.inference._results import TestResult, monte_carlo, read_draws
 from discreet.inference._twosample import (
     DRAWS,
     HIDDEN,
     Moments,
+    check_comparable,
     group_of,
     is_hidden,
     moments_of,
@@ -64,15 +65,14 @@ def anova_test(
     found = _groups(groups, column)
     if len(found) < 2:
         raise ParameterError("an analysis of variance compares at least two groups")
+    check_comparable(found)
     parts = [part for g in found for part in (g.count, g.first, g.second)]
-    shared([g.count for g in found])
-    sampled(*(g.count for g in found), across=True)
     source, k = repeatable(rng, *parts), read_draws(draws)
     released = [group_of(g) for g in found]
     statistic, mean = _statistic(released)
     null, _ = _statistic([g.simulated(float(mean[0]), k, source) for g in released])
     value = float(statistic[0])
-    pvalue = (1 + int((null >= value).sum())) / (k + 1)
+    pvalue = monte_carlo(value, null)
     sizes = ", ".join(f"about {max(float(g.size[0]), 0):.0f}" for g in released)
     parameters = {"groups": len(found), "sizes": sizes, "common mean": float(mean[0])}
     if is_hidden(released):
@@ -94,23 +94,9 @@ def _groups(groups: Any, column: str | None) -> list[Moments]:
 
 def _statistic(groups: Sequence[Group]) -> tuple[Floats, Floats]:
     """Least weighted distance of all groups from one mean, and that mean, draw by draw."""
-    low = max(g.centre - g.half for g in groups)
-    high = min(g.centre + g.half for g in groups)
-    if low >= high:
-        raise ParameterError(
-            "the groups are clamped to ranges that do not meet, so their means differ already"
-        )
-    sizes = [np.maximum(g.size, 0.0) for g in groups]
-    total = np.maximum(sum(sizes[1:], sizes[0]), 1.0)
-    mean = sum((n * g.mean for n, g in zip(sizes, groups, strict=True)), np.zeros(1)) / total
-    mean = np.clip(mean, low, high)
-    for _ in range(3):
-        spread = [g.variance(mean) for g in groups]
-        top = sum((g.total * g.size / v for g, v in zip(groups, spread, strict=True)), np.zeros(1))
-        bottom = sum((g.size**2 / v for g, v in zip(groups, spread, strict=True)), np.zeros(1))
-        mean = np.clip(top / np.maximum(bottom, 1e-300), low, high)
-    found = sum(((g.total - mean * g.size) ** 2 / g.variance(mean) for g in groups), np.zeros(1))
-    return np.asarray(found), np.asarray(mean)
+    mean = common_mean(groups, [np.zeros(1)] * len(groups), steps=3)
+    distances = ((g.total - mean * g.size) ** 2 / g.variance(mean) for g in groups)
+    return np.asarray(sum(distances)), mean
 
 
 def correlation_test(answer: Answer) -> TestResult:

@@ -27,7 +27,7 @@ from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import noisy, repeatable, sampled
 from discreet.inference._laws import Floats, Rng
-from discreet.inference._results import POPULATION, QUERY
+from discreet.inference._results import POPULATION, QUERY, one_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,12 +125,7 @@ def ecdf(
     """
     item, bins = _read(answer, column)
     level = _exact.confidence(confidence)
-    if target not in ("query", "population"):
-        raise ParameterError(
-            f"a band is about the query or about the population, not {target!r}",
-            hint=Hint("target", "population"),
-        )
-    whole = target == "population"
+    whole = one_of(target, ("query", "population"), "target") == "population"
     error = (1 - level) / (2 if whole else 1)
     steps = np.sqrt(np.arange(1, len(bins) + 1))
     source = repeatable(rng, item)

@@ -162,7 +162,7 @@ class Combined:
         """
         if self.A.shape[0] * self.A.shape[1] > DENSE:
             raise ParameterError("too large to list; ask combined.estimable(w) per query")
-        _, values, vectors = np.linalg.svd(self._dense() / self._sd[:, None], full_matrices=True)
+        _, values, vectors = np.linalg.svd(self._dense(), full_matrices=True)
         rank = int((values > values.max(initial=0) * 1e-10).sum())
         free = np.abs(vectors[rank:]).max(axis=0, initial=0)
         return np.flatnonzero(free > TOLERANCE).tolist()
@@ -170,11 +170,7 @@ class Combined:
     @property
     def x(self) -> Floats:
         """Least-squares estimate of all cells (shortest one where undetermined)."""
-        scaled = self.y / self._sd
-        if not sparse.issparse(self.A):
-            return np.asarray(np.linalg.lstsq(self._dense() / self._sd[:, None], scaled)[0])
-        system = sparse.diags_array(1 / self._sd) @ self.A
-        return np.asarray(lsqr(system, scaled, atol=1e-12, btol=1e-12, iter_lim=5000)[0])
+        return _shortest(self._system(), self.y / self._sd)
 
     @property
     def covariance(self) -> Floats:
@@ -183,7 +179,7 @@ class Combined:
             raise ParameterError("the covariance of so many cells does not fit; ask per query")
         if self.inestimable():
             raise NotProvedError("some cells are not determined; see combined.inestimable()")
-        scaled = self._dense() / self._sd[:, None]
+        scaled = self._dense()
         return np.asarray(np.linalg.inv(scaled.T @ scaled))
 
     def intervals(
@@ -228,8 +224,18 @@ class Combined:
 
     # -- machinery ------------------------------------------------------------------
 
+    def _system(self) -> Any:
+        """A with every answer in units of its noise."""
+        scale = 1 / self._sd
+        return (
+            sparse.diags_array(scale) @ self.A
+            if sparse.issparse(self.A)
+            else scale[:, None] * self.A
+        )
+
     def _dense(self) -> Floats:
-        return np.asarray(self.A.toarray() if sparse.issparse(self.A) else self.A)
+        system = self._system()
+        return np.asarray(system.toarray() if sparse.issparse(system) else system)
 
     def _row(self, w: Any) -> Floats:
         row = np.asarray(w.toarray() if sparse.issparse(w) else w, dtype=np.float64).ravel()
@@ -242,14 +248,18 @@ class Combined:
     def _weights(self, row: Floats) -> Floats | None:
         if not row.any():
             return np.zeros(self.y.size)
-        if sparse.issparse(self.A):
-            system = (sparse.diags_array(1 / self._sd) @ self.A).T.tocsr()
-            h = np.asarray(lsqr(system, row, atol=1e-12, btol=1e-12, iter_lim=5000)[0])
-        else:
-            system = (self._dense() / self._sd[:, None]).T
-            h = np.asarray(np.linalg.lstsq(system, row)[0])
+        system = self._system().T
+        h = _shortest(system, row)
         missed = float(np.linalg.norm(system @ h - row))
         return h / self._sd if missed <= TOLERANCE * np.linalg.norm(row) else None
+
+
+def _shortest(system: Any, aim: Floats) -> Floats:
+    """The least-squares solution, the shortest one where there are several."""
+    if sparse.issparse(system):
+        found = lsqr(system.tocsr(), aim, atol=1e-12, btol=1e-12, iter_lim=5000)[0]
+        return np.asarray(found)
+    return np.asarray(np.linalg.lstsq(system, aim)[0])
 
 
 def combine(y: Any, A: Any = None, laws: Any = None) -> Combined:

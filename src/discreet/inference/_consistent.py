@@ -39,26 +39,23 @@ class Consistent:
     combined: Combined
     queries: tuple[Floats, ...]
     """For each answer, one row of weights for each of its counts."""
-    public: tuple[Floats, ...] = ()
+    public: tuple[Floats, ...]
     """For each answer, what its counts have without noise, where the number of rows is public."""
 
-    def _estimates(self, which: int) -> list[Estimate]:
-        return [self.combined.estimate(w) for w in self.queries[which]]
-
-    def _known(self, which: int) -> list[float]:
-        return [0.0] * len(self.queries[which]) if not self.public else self.public[which].tolist()
+    def _estimates(self, which: int) -> list[tuple[float, Estimate]]:
+        """What is public of each count, and the rest."""
+        rest = [self.combined.estimate(w) for w in self.queries[which]]
+        return list(zip(self.public[which].tolist(), rest, strict=True))
 
     def to_dicts(self, which: int) -> list[dict[str, Any]]:
         """Rows of one answer, keys as they are and counts fitted."""
-        known = self._known(which)
-        found = self._estimates(which)
-        return self._rows(which, [k + e.value for k, e in zip(known, found, strict=True)])
+        return self._rows(which, [known + e.value for known, e in self._estimates(which)])
 
     def interval(self, which: int, confidence: Number = 0.95) -> list[dict[str, Any]]:
         """Rows of one answer with ``(low, high)`` for the exact count."""
         # margins do not depend on what was released, so that one seed serves all
         ends: list[tuple[float, float]] = []
-        for known, estimate in zip(self._known(which), self._estimates(which), strict=True):
+        for known, estimate in self._estimates(which):
             if not estimate.variance:
                 ends.append((known, known))
                 continue
@@ -67,8 +64,7 @@ class Consistent:
         return self._rows(which, ends)
 
     def _rows(self, which: int, counts: Sequence[Any]) -> list[dict[str, Any]]:
-        record = self.answers[which].full_record
-        column = next(o.name for o in record.outputs if o.name not in record.keys)
+        record, column = self.answers[which].full_record, _column(self.answers[which])
         groups = zip(*record.keys.values(), strict=True)
         rows = [dict(zip(record.keys, cell, strict=True)) for cell in groups] or [{}]
         return [row | {column: count} for row, count in zip(rows, counts, strict=True)]
@@ -110,13 +106,14 @@ def consistent(asked: Sequence[tuple[Query, Answer]]) -> Consistent:
     values = np.concatenate([np.atleast_1d(item.value) for item in items])
     laws = [item.noise for item in items for _ in range(item.size)]
     kept = np.repeat([not known for known in public], [len(m) for m in matrices])
-    if not any(public):
-        return Consistent(answers, combine(values, np.vstack(matrices), laws), matrices)
-    total = float(answers[public.index(True)].to_dicts()[0][_column(answers[public.index(True)])])
+    total = 0.0
+    if any(public):
+        counted = answers[public.index(True)]
+        total = float(counted.to_dicts()[0][_column(counted)])
     shares = tuple(matrix[:, -1] * total for matrix in matrices)
-    matrices = tuple(matrix[:, :-1] - matrix[:, -1:] for matrix in matrices)
-    values = values - np.concatenate(shares)[kept]
-    found = combine(values, np.vstack(matrices)[kept], laws)
+    if any(public):
+        matrices = tuple(matrix[:, :-1] - matrix[:, -1:] for matrix in matrices)
+    found = combine(values - np.concatenate(shares)[kept], np.vstack(matrices)[kept], laws)
     return Consistent(answers, found, matrices, shares)
 
 

@@ -31,6 +31,7 @@ from discreet.curator import Job, execute, travel
 from discreet.errors import Hint, ParameterError, PrivacyError
 from discreet.inference._inputs import Noisy
 from discreet.inference._laws import Noise, Rng
+from discreet.inference._regression import table_of
 from discreet.inference._results import TestResult
 from discreet.inference._testoftests import plan_parts, rejecting_parts
 from discreet.inference._ump import ump_test
@@ -150,7 +151,7 @@ def curated_test(
         noise=json.dumps(law.to_dict(), sort_keys=True),
         neighbours=query.neighbours.value,
         unit=aggregate.unit,
-        tables=(_table_name(curator, table),),
+        tables=(table_of(curator, table).name,),
         run=run,
     )
     # one row of each unit: it comes or goes in one part, or is another one in two
@@ -202,15 +203,6 @@ def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
     return arguments
 
 
-def _table_name(curator: Curator, table: str | None) -> str:
-    names = [t.name for t in curator.policy.tables.values() if not t.public]
-    if table is None:
-        if len(names) != 1:
-            raise ParameterError(f"say which table: one of {names}", hint=Hint("table", names[0]))
-        return names[0]
-    return curator.policy.table(table).name
-
-
 def _rows_of(
     curator: Curator, columns: Sequence[str], by: str | None, table: str | None, where: str | None
 ) -> tuple[Aggregate, Query]:
@@ -218,7 +210,7 @@ def _rows_of(
     if not columns or (by is not None and len(columns) != 1):
         raise ParameterError("name the columns to test; with by= exactly one", hint='"income"')
     names = [*columns, *([] if by is None else [by])]
-    rows = curator.table(_table_name(curator, table))
+    rows = curator.table(table_of(curator, table).name)
     if where is not None:
         rows = rows.where(where)
     keys = {f"c{i}": column for i, column in enumerate(names)}

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, show
 from discreet.answer import Answer, Record, read
 from discreet.errors import ParameterError
@@ -65,9 +65,7 @@ class ErrorEstimate:
     def corrected(self, published: Any, confidence: Number = 0.95) -> Interval:
         """Return where the truth lies: the published value plus the error's interval."""
         ends, base = self.interval(confidence), np.asarray(published, dtype=np.float64)
-        return Interval(
-            plain(base + ends.low), plain(base + ends.high), ends.confidence, ends.covers
-        )
+        return replace(ends, low=plain(base + ends.low), high=plain(base + ends.high))
 
     def __repr__(self) -> str:
         low, high = self.interval()
@@ -109,12 +107,7 @@ def error_of(
     estimate = noisy(fresh, column, row)
     if np.size(published) not in (1, estimate.size):
         raise ParameterError(f"{np.size(published)} published values for {estimate.size} groups")
-    error = Noisy(
-        plain(np.asarray(estimate.value) - published),
-        estimate.noise,
-        estimate.neighbours,
-        estimate.unit,
-    )
+    error = replace(estimate, value=plain(np.asarray(estimate.value) - published))
     cost = Fraction(_record(fresh).cost["epsilon"])
     return ErrorEstimate(error.value, cost, cost + spent, error)
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from discreet import _exact, noise
 from discreet import mechanisms as m
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
-from discreet.inference._laws import AnyLaw, Gaussian, Laplace, Noise, Rng, generator, named
+from discreet.inference._laws import AnyLaw, Floats, Gaussian, Laplace, Noise, Rng, generator, named
 from discreet.plan import (
     Formula,
     Mean,
@@ -94,15 +94,8 @@ class Noisy:
                 total = Noise(Laplace(law.scale, law.copies * k), self.noise.step)
             else:
                 total = Noise(Gaussian(law.sigma * k**0.5), self.noise.step)
-        return Noisy(
-            float(np.sum(self.value)),
-            total,
-            self.neighbours,
-            self.unit,
-            self.n,
-            rows=self.rows_in_all,
-            rows_in_all=self.rows_in_all,
-        )
+        value, rows = float(np.sum(self.value)), self.rows_in_all
+        return replace(self, value=value, noise=total, rows=rows, coin=None)
 
 
 def _most(*rows: int | None) -> int | None:
@@ -214,8 +207,7 @@ def noisy(
     if isinstance(source, m.Selection):
         raise ParameterError(f"{source.mechanism} released a choice, not a number")
     if isinstance(source, Answer):
-        if source.tainted:
-            raise _tainted()
+        check_untainted(source)
         return _of_record(read(source.record()), column, row)
     if isinstance(source, Record | Mapping | str):
         return _of_record(source if isinstance(source, Record) else read(source), column, row)
@@ -280,6 +272,16 @@ def read_n(n: object, item: Noisy | None = None, *, least: int = 1) -> int:
     return size
 
 
+def private(values: Any) -> Floats:
+    """Read private values; NaN stays."""
+    try:
+        x = np.asarray(values, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        raise ParameterError("values must be numbers") from None
+    # neither an error nor a warning may depend on private values
+    return np.clip(x, -1e150, 1e150)
+
+
 IMPOSSIBLE = 1e-12
 """Probability below which a noisy count is taken to contradict the stated n."""
 
@@ -297,21 +299,16 @@ def check_count(item: Noisy, n: int) -> None:
         )
 
 
-def check_untainted(answer: Answer) -> None:
-    """Refuse an answer of a test."""
-    if answer.tainted:
-        raise TaintedNoiseError("this answer carries noise of the deterministic test source")
-
-
-def _tainted() -> TaintedNoiseError:
-    return TaintedNoiseError(
-        "this number carries noise of the deterministic test source; no conclusion from it holds"
-    )
+def check_untainted(given: Any) -> None:
+    """Refuse an answer of a test, or numbers of one."""
+    if given.tainted if isinstance(given, Answer | m.Release) else noise.is_tainted(given):
+        raise TaintedNoiseError(
+            "this carries noise of the deterministic test source; no conclusion from it holds"
+        )
 
 
 def _numbers(x: Any) -> Any:
-    if noise.is_tainted(x):
-        raise _tainted()
+    check_untainted(x)
     try:
         array = np.asarray(x, dtype=np.float64)
     except (TypeError, ValueError):
@@ -322,8 +319,7 @@ def _numbers(x: Any) -> Any:
 
 
 def _of_release(release: m.Release) -> Noisy:
-    if release.tainted:
-        raise _tainted()
+    check_untainted(release)
     if release.law is None:
         raise ParameterError(
             f"{release.mechanism} keeps its noise scale private, so no law is known for it"

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Description, Noisy, resolve, shared
 from discreet.inference._laws import Noise
-from discreet.inference._results import QUERY, Interval, plain
+from discreet.inference._results import QUERY, Interval, one_of, plain
 
 Side = Literal["two-sided", "lower", "upper"]
 
@@ -97,16 +97,11 @@ def _per_cell(confidence: float, cells: int, simultaneous: bool | str) -> float:
 
 
 def _noise_range(noise: Noise, confidence: float, side: str) -> tuple[float, float, float]:
-    if side == "two-sided":
+    if one_of(side, get_args(Side), "side") == "two-sided":
         return noise.range(confidence)
     if side == "lower":
         top = noise.quantile_above(1 - confidence)
         return -math.inf, top, float(noise.at_most(top))
-    if side != "upper":
-        raise ParameterError(
-            f"side must be 'two-sided', 'lower' or 'upper', got {side!r}",
-            hint=Hint("side", "lower"),
-        )
     bottom = noise.quantile_below(1 - confidence)
     return bottom, math.inf, float(noise.at_least(bottom))
 

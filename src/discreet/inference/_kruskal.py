@@ -41,11 +41,11 @@ from typing import Any, Final, Unpack
 import numpy as np
 
 from discreet.errors import Hint, ParameterError
-from discreet.inference._chisquare import DRAWS, monte_carlo, read_table
+from discreet.inference._chisquare import DRAWS, read_table
 from discreet.inference._inputs import Description, repeatable
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._nonnegative import onto_simplex
-from discreet.inference._results import TestResult, read_draws
+from discreet.inference._results import TestResult, monte_carlo, read_draws
 from discreet.inference._twosample import HIDDEN
 
 SMALLEST: Final = 5.0

@@ -79,10 +79,7 @@ class Laplace:
         alpha = 1 - confidence
         if self.copies == 1:
             return -self.scale * math.log(alpha)
-        high = self.scale
-        while 2 * self.sf(high) > alpha:
-            high *= 2
-        return _bisect(lambda x: 2 * float(self.sf(x)) - alpha, 0.0, high)
+        return Noise(self).quantile_above(alpha / 2)
 
     def simulate(self, rng: np.random.Generator, size: Any) -> Floats:
         """Draw from the law for a simulated null distribution."""
@@ -134,12 +131,6 @@ AnyLaw: TypeAlias = noise.Law | Laplace | Gaussian
 
 def _positive(x: float, name: str) -> float:
     return float(_exact.positive(_exact.exact(x, name), name, example=1))
-
-
-def _bisect(f: Any, low: float, high: float) -> float:
-    from scipy.optimize import brentq  # noqa: PLC0415 - half of scipy; only roots need it
-
-    return float(brentq(f, low, high, xtol=1e-14 * max(abs(low), abs(high)), rtol=1e-14))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +193,13 @@ class Noise:
     def quantile_above(self, alpha: float) -> float:
         """Return the least c (in units) with P(N > c) ≤ alpha."""
         if not isinstance(self.law, noise.Law):
+            from scipy.optimize import brentq  # noqa: PLC0415 - half of scipy; only roots need it
+
             wide = math.sqrt(self.law.variance)
             while float(self.law.sf(wide)) > min(alpha, 1 - alpha):
                 wide *= 2
-            return _bisect(lambda x: float(self.law.sf(x)) - alpha, -wide, wide) * float(self.step)
+            ends = {"a": -wide, "b": wide, "xtol": 1e-14 * wide, "rtol": 1e-14}
+            return float(brentq(lambda x: float(self.law.sf(x)) - alpha, **ends) * self.step)
         low, high = -1, 1
         while float(self.law.sf(high)) > alpha:
             low, high = high, 2 * high

@@ -50,9 +50,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 from scipy import special
 
-from discreet import _exact
 from discreet._dataclass import dataclass, replace
-from discreet._exact import Number
 from discreet._text import quoted
 from discreet.answer import Answer
 from discreet.errors import ParameterError
@@ -70,7 +68,6 @@ from discreet.inference._regression import (
     terms_of,
     where_known,
 )
-from discreet.inference._results import Coefficients, Intervals
 from discreet.plan import INTERVALS, OutputColumn, Query, Splines, SplinesOf, StatisticValue
 
 if TYPE_CHECKING:
@@ -113,17 +110,6 @@ class Cells:
         return np.asarray(np.abs(at_places - fitted).max(axis=(0, 1)))
 
 
-@dataclass(frozen=True)
-class _Root:
-    """Where the noisy score is zero, and what is known there."""
-
-    beta: Floats
-    information: Floats
-    noise: Floats
-    slack: Floats
-    """How far the score may be off because no spline is the logistic function."""
-
-
 @dataclass(frozen=True, repr=False)
 class Logistic(Fitted):
     """Log-odds with errors, intervals and tests, in the manner of statsmodels.
@@ -142,8 +128,11 @@ class Logistic(Fitted):
     laplace: bool = True
 
     @cached_property
-    def _fit(self) -> _Root | None:
-        """The root for scaled columns; None: not determined."""
+    def _fit(self) -> tuple[Floats, Floats, Floats, Floats] | None:
+        """Log-odds, their variances, the noise's share of these, and how far splines may be off.
+
+        None: not determined.
+        """
         z, cells = self.cells.design, self.cells
         n, known = self.counts.sum(axis=0), cells.coefficients(self.cells.design)
         top = np.einsum("gm,gmd->d", self.counts[1], known)
@@ -169,7 +158,15 @@ class Logistic(Fitted):
         sides = (known - expected).reshape(-1, beta.size), expected.reshape(-1, beta.size)
         noise = self.variance * (sides[0].T @ sides[0] + sides[1].T @ sides[1])
         slack = self._slack(beta, information, noise)
-        return None if slack is None else _Root(beta, information, noise, slack)
+        if slack is None:
+            return None
+        # from coefficients of scaled columns to those of columns in units
+        scale = np.diag([1 / t.half for t in self.terms])
+        scale[0, 1:] = [-t.centre / t.half for t in self.terms[1:]]
+        inverse = scale @ np.linalg.inv(information)
+        noisy = np.diag(inverse @ noise @ inverse.T)
+        total = self.rows * np.diag(inverse @ information @ inverse.T) + noisy
+        return scale @ beta, total, noisy / total, np.abs(inverse) @ slack
 
     def _slack(self, beta: Floats, information: Floats, noise: Floats) -> Floats | None:
         """Most that the score may be off at log-odds in reach; None: more than a little."""
@@ -194,67 +191,30 @@ class Logistic(Fitted):
         return self.cells.residual(terms, self.cells.coefficients(terms))
 
     @cached_property
-    def _scale(self) -> Floats:
-        """From coefficients of scaled columns to those of columns in units."""
-        scale = np.diag([1 / t.half for t in self.terms])
-        scale[0, 1:] = [-t.centre / t.half for t in self.terms[1:]]
-        return scale
-
-    @cached_property
-    def _errors(self) -> tuple[Floats, Floats, Floats]:
-        """Variances of the coefficients, the noise's share of them, and the slack."""
-        assert self._fit is not None
-        inverse = self._scale @ np.linalg.inv(self._fit.information)
-        sampling = self.rows * np.diag(inverse @ self._fit.information @ inverse.T)
-        noise = np.diag(inverse @ self._fit.noise @ inverse.T)
-        total = sampling + noise
-        return total, noise / total, np.abs(inverse) @ self._fit.slack
-
-    def _named(self, values: Floats | None) -> Coefficients:
-        names = [t.name for t in self.terms]
-        if values is None:
-            return Coefficients(dict.fromkeys(names, math.nan))
-        return Coefficients({n: float(v) for n, v in zip(names, values, strict=True)})
-
-    @property
-    def params(self) -> Coefficients:
-        """Log-odds by column; not a number where they are not determined at this price."""
-        return self._named(None if self._fit is None else self._scale @ self._fit.beta)
-
-    @property
-    def bse(self) -> Coefficients:
-        """Standard errors, sampling and noise together."""
-        return self._named(None if self._fit is None else np.sqrt(self._errors[0]))
-
-    @property
-    def pvalues(self) -> Coefficients:
-        """Two-sided p-values of each coefficient being zero."""
+    def _read(self) -> list[tuple[float, float, float]]:
         if self._fit is None:
-            return self._named(np.ones(len(self.terms)))
-        variances, shares, slack = self._errors
-        far = np.maximum(np.abs(self._scale @ self._fit.beta) - slack, 0.0) / np.sqrt(variances)
-        found = [
-            least_error(float(t), float(s), laplace=self.laplace)
-            for t, s in zip(far, shares, strict=True)
-        ]
-        return self._named(np.array(found))
+            return [(math.nan, math.nan, 1.0)] * len(self.terms)
+        found = []
+        for beta, variance, share, slack in zip(*map(np.ndarray.tolist, self._fit), strict=True):
+            error = math.sqrt(variance)
+            far = max(abs(beta) - slack, 0.0) / error
+            found.append((beta, error, least_error(far, share, laplace=self.laplace)))
+        return found
 
     @property
     def nobs(self) -> float:
         """Noisy number of rows."""
         return float(self.counts.sum())
 
-    def conf_int(self, alpha: Number = 0.05) -> Intervals:
-        """Intervals of the population's log-odds; unbounded where they are not determined."""
-        error = _exact.confidence(alpha, "alpha")
-        names = [t.name for t in self.terms]
+    def _ends(self, error: float) -> list[tuple[float, float]]:
         if self._fit is None:
-            return Intervals(dict.fromkeys(names, (-math.inf, math.inf)))
-        z = np.array([quantile(float(s), error, laplace=self.laplace) for s in self._errors[1]])
-        half = z * np.sqrt(self._errors[0]) + self._errors[2]
-        params = self._scale @ self._fit.beta
-        ends = zip(names, params - half, params + half, strict=True)
-        return Intervals({name: (float(low), float(high)) for name, low, high in ends})
+            return [(-math.inf, math.inf)] * len(self.terms)
+        beta, variances, shares, slack = self._fit
+        z = np.array([quantile(float(s), error, laplace=self.laplace) for s in shares])
+        half = z * np.sqrt(variances) + slack
+        return [
+            (float(low), float(high)) for low, high in zip(beta - half, beta + half, strict=True)
+        ]
 
     def predict(self, data: Mapping[str, Any]) -> Floats:
         """Probabilities for a mapping (or frame) of columns."""
@@ -313,11 +273,10 @@ def _splined(query: Query) -> Query:
 
 def _values(terms: list[Term], column: Any) -> int | None:
     """How many values a column has, where each is counted."""
-    if column.type in ("integer", "real"):
-        step = 1 if column.type == "integer" else column.step
-        values = int((column.max - column.min) / step) + 1
-        return values if column.type == "integer" and values <= _FEW else None
-    return len(terms) + 1
+    if column.type not in ("integer", "real"):
+        return len(terms) + 1
+    few = column.type == "integer" and column.max - column.min < _FEW
+    return column.max - column.min + 1 if few else None
 
 
 def fitted(

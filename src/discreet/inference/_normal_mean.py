@@ -52,6 +52,7 @@ from discreet import privacy as p
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
+from discreet.inference._inputs import private
 from discreet.inference._laws import Floats, Noise
 from discreet.inference._proportion import tail_above, tail_below
 from discreet.inference._results import POPULATION, Interval
@@ -59,7 +60,7 @@ from discreet.noise import DiscreteLaplace
 
 _AWAY = np.arange(2.0, 9.0)
 _NEAR = float(special.ndtr(1.0) - 0.5)
-_FAR = np.repeat(special.ndtr(_AWAY + 0.5) - special.ndtr(_AWAY - 0.5), 2)
+_FAR = tuple(np.repeat(special.ndtr(_AWAY + 0.5) - special.ndtr(_AWAY - 0.5), 2).tolist())
 """Least mass of the best bin, and most of the bins two widths and more away, both sides."""
 
 
@@ -146,7 +147,10 @@ def normal_mean_interval(
     >>> round(found.half_width, 3), found.loss.epsilon()
     (2.639, 1.0)
     """
-    x = _sample(values)
+    # total in every record: whether the call fails must not depend on private values
+    x = np.nan_to_num(private(values), nan=0.0)
+    if x.size < 4:
+        raise ParameterError(f"at least four values are needed, got {x.size}")
     eps, level = _exact.epsilon(epsilon), _exact.confidence(confidence)
     if (sigma is None) == (sigma_bounds is None):
         raise ParameterError(
@@ -156,25 +160,14 @@ def normal_mean_interval(
     split = _shares(shares, 2 if sigma is not None else 3, eps)
     if sigma is not None:
         spread = float(_exact.positive(_exact.exact(sigma, "sigma"), "sigma", example=5))
-        return _known(x, spread, reach, split, delta=delta, level=level)
+        return _found(x, spread, None, reach, split, delta=delta, level=level)
     assert sigma_bounds is not None
     low, high = (float(_exact.exact(s, "sigma_bounds")) for s in sigma_bounds)
     if not 0 < low < high:
         raise ParameterError(
             "sigma_bounds must be 0 < low < high", hint=Hint("sigma_bounds", (0.1, 100))
         )
-    return _unknown(x, (low, high), reach, split, delta=delta, level=level)
-
-
-def _sample(values: Any) -> Floats:
-    try:
-        x = np.asarray(values, dtype=np.float64).ravel()
-    except (TypeError, ValueError):
-        raise ParameterError("values must be numbers") from None
-    if x.size < 4:
-        raise ParameterError(f"at least four values are needed, got {x.size}")
-    # total in every record: whether the call fails must not depend on private values
-    return np.clip(np.nan_to_num(x, nan=0.0), -1e150, 1e150)
+    return _found(x, high, (low, high), reach, split, delta=delta, level=level)
 
 
 def _reach(bound: Number | None, delta: Number | None) -> float:
@@ -202,44 +195,36 @@ def _shares(shares: tuple[Number, ...] | None, parts: int, eps: Fraction) -> lis
     return [eps * s / sum(weights) for s in weights]
 
 
-def _known(
+def _found(
     x: Floats,
     sigma: float,
+    bounds: tuple[float, float] | None,
     reach: float,
     split: list[Fraction],
     *,
     delta: Number | None,
     level: float,
 ) -> NormalMean:
-    alpha = (1 - level) / 3
-    low, high, left, losses = _range(x, sigma, reach, split[1], delta=delta, beta=alpha)
-    if not math.isfinite(high - low):
-        return _nothing(losses, level)
-    mean, margin, loss = _noisy_mean(x, low, high, split[0] + left, alpha)
-    sampling = sigma / math.sqrt(x.size) * -float(special.ndtri(alpha / 2))
-    return _result(mean, sampling + margin, (low, high), level, [*losses, loss])
-
-
-def _unknown(
-    x: Floats,
-    bounds: tuple[float, float],
-    reach: float,
-    split: list[Fraction],
-    *,
-    delta: Number | None,
-    level: float,
-) -> NormalMean:
-    alpha, n = (1 - level) / 4, x.size
-    sigma, unspent, losses = _scale(x, bounds, split[2] / 2, alpha / 2)
-    low, high, left, more = _range(x, sigma, reach, split[2] / 2, delta=delta, beta=alpha / 2)
+    """Range, mean and, where `bounds` are all that is known of σ, first its scale and last σ."""
+    alpha, part = (1 - level) / (3 if bounds is None else 4), 1 if bounds is None else 2
+    losses: list[Any] = []
+    unspent, eps = Fraction(0), split[-1] / part
+    if bounds is not None:
+        sigma, unspent, losses = _scale(x, bounds, eps, alpha / part)
+    low, high, left, more = _range(x, sigma, reach, eps, delta=delta, beta=alpha / part)
     losses = [*losses, *more]
     if not math.isfinite(high - low):
-        return _nothing(losses, level)
+        return NormalMean(low, high, level, math.nan, (low, high), p.compose(losses))
     mean, margin, loss = _noisy_mean(x, low, high, split[0] + unspent + left, alpha)
-    sd, spread_loss = _noisy_spread(x, (low, high), split[1], alpha)
-    sd = sd if 0 < sd <= bounds[1] else bounds[1]
-    sampling = sd / math.sqrt(n) * -float(special.stdtrit(n - 1, alpha / 2))
-    return _result(mean, sampling + margin, (low, high), level, [*losses, loss, spread_loss])
+    losses.append(loss)
+    z = -float(special.ndtri(alpha / 2))
+    if bounds is not None:
+        sd, loss = _noisy_spread(x, (low, high), split[1], alpha)
+        losses.append(loss)
+        sigma = sd if 0 < sd <= bounds[1] else bounds[1]
+        z = -float(special.stdtrit(x.size - 1, alpha / 2))
+    margin += sigma / math.sqrt(x.size) * z
+    return NormalMean(mean - margin, mean + margin, level, mean, (low, high), p.compose(losses))
 
 
 def _codes(x: Floats, ends: tuple[float, float], bits: int) -> Any:
@@ -346,7 +331,11 @@ def _fullest(counts: Any, eps: Fraction) -> tuple[int, Any]:
 
 
 @lru_cache(maxsize=256)
-def _misled_cached(n: int, eps: Fraction, good: float, bad: tuple[float, ...], bins: int) -> float:
+def _misled(n: int, eps: Fraction, good: float, bad: tuple[float, ...], bins: int) -> float:
+    """Bound the chance that a bad bin's noisy count reaches the good bin's.
+
+    For every level t: the good one stays at t or below, or a bad one reaches t.
+    """
     noise = Noise(DiscreteLaplace(2 / eps))
     t = np.round(np.linspace(0, n * good, 60))
     short = tail_below(t, n, good, noise)
@@ -356,16 +345,8 @@ def _misled_cached(n: int, eps: Fraction, good: float, bad: tuple[float, ...], b
     return float(np.min(short + empty + full))
 
 
-def _misled(n: int, eps: Fraction, good: float, bad: Any, bins: int) -> float:
-    """Bound the chance that a bad bin's noisy count reaches the good bin's.
-
-    For every level t: the good one stays at t or below, or a bad one reaches t.
-    """
-    return _misled_cached(n, eps, float(good), tuple(float(q) for q in bad), bins)
-
-
 @lru_cache(maxsize=1)
-def _scale_masses() -> tuple[tuple[float, Floats], ...]:
+def _scale_masses() -> tuple[tuple[float, tuple[float, ...]], ...]:
     """Masses of dyadic bins of √2|Z| for log₂σ between grid points: best, and too small.
 
     With σ = 2^f the bin l holds √2|Z| ∈ (2^(l−f), 2^(l+1−f)]; it misleads when
@@ -380,16 +361,5 @@ def _scale_masses() -> tuple[tuple[float, Floats], ...]:
     for i in range(f.size - 1):
         ends = mass[:, i : i + 2]
         best = float(ends.min(axis=1).max())
-        masses.append((best, ends.max(axis=1)[bins < f[i + 1] - 2]))
+        masses.append((best, tuple(ends.max(axis=1)[bins < f[i + 1] - 2].tolist())))
     return tuple(masses)
-
-
-def _result(
-    mean: float, margin: float, where: tuple[float, float], level: float, losses: list[Any]
-) -> NormalMean:
-    return NormalMean(mean - margin, mean + margin, level, mean, where, p.compose(losses))
-
-
-def _nothing(losses: list[Any], level: float) -> NormalMean:
-    infinite = (-math.inf, math.inf)
-    return NormalMean(-math.inf, math.inf, level, math.nan, infinite, p.compose(losses))

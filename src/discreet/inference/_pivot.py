@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -93,17 +94,19 @@ class Group:
         return replace(self, parts=_simulate(model, draws, rng) + noise)
 
 
-def common_mean(groups: Sequence[Group], shift: Floats) -> Floats:
-    """Mean of the second group under the null that the first has this plus `shift`."""
-    a, b = groups
-    n, m = np.maximum(a.size, 0.0), np.maximum(b.size, 0.0)
-    low = np.maximum(a.centre - a.half - shift, b.centre - b.half)
-    high = np.maximum(low, np.minimum(a.centre + a.half - shift, b.centre + b.half))
-    mean = np.clip((n * (a.mean - shift) + m * b.mean) / np.maximum(n + m, 1.0), low, high)
-    for _ in range(2):
-        v, w = a.variance(mean + shift), b.variance(mean)
-        top = (a.total - shift * a.size) * a.size / v + b.total * b.size / w
-        mean = np.clip(top / np.maximum(a.size**2 / v + b.size**2 / w, 1e-300), low, high)
+def common_mean(groups: Sequence[Group], shifts: Sequence[Floats], steps: int = 2) -> Floats:
+    """One mean that all groups have under the null, each with its own shift added to it."""
+    pairs = list(zip(groups, shifts, strict=True))
+    low = reduce(np.maximum, [g.centre - g.half - s for g, s in pairs])
+    high = np.maximum(low, reduce(np.minimum, [g.centre + g.half - s for g, s in pairs]))
+    sizes = [np.maximum(g.size, 0.0) for g in groups]
+    top = sum(n * (g.mean - s) for n, (g, s) in zip(sizes, pairs, strict=True))
+    mean = np.clip(top / np.maximum(sum(sizes), 1.0), low, high)
+    for _ in range(steps):
+        weights = [g.size / g.variance(mean + s) for g, s in pairs]
+        top = sum(w * (g.total - s * g.size) for w, (g, s) in zip(weights, pairs, strict=True))
+        bottom = sum(w * g.size for w, g in zip(weights, groups, strict=True))
+        mean = np.clip(top / np.maximum(bottom, 1e-300), low, high)
     return np.asarray(mean)
 
 
@@ -115,7 +118,7 @@ def statistic(groups: Sequence[Group], shift: Floats) -> Floats:
             (only.total - shift * only.size) / np.sqrt(only.variance(shift + 0 * only.size))
         )
     a, b = groups
-    mean = common_mean(groups, shift)
+    mean = common_mean(groups, (shift, np.zeros(1)))
     spread = a.variance(mean + shift) * b.size**2 + b.variance(mean) * a.size**2
     top = a.total * b.size - b.total * a.size - shift * a.size * b.size
     return np.asarray(top / np.sqrt(np.maximum(spread, 1e-300)))
@@ -125,11 +128,9 @@ def null_draws(
     groups: Sequence[Group], shift: float, draws: int, rng: np.random.Generator
 ) -> Floats:
     """Draw T under the null that one mean is `shift`, or that two differ by it."""
-    at = np.array([shift])
-    if len(groups) == 1:
-        means = [shift]
-    else:
-        mean = float(common_mean(groups, at)[0])
+    at, means = np.array([shift]), [shift]
+    if len(groups) == 2:
+        mean = float(common_mean(groups, (at, np.zeros(1)))[0])
         means = [mean + shift, mean]
     simulated = [g.simulated(m, draws, rng) for g, m in zip(groups, means, strict=True)]
     return statistic(simulated, at)

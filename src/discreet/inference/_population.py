@@ -51,7 +51,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -181,18 +180,17 @@ class Moments:
         """How many a variance has: the mean and, about the sample's own, how far that is off."""
         return 1 if self.itself is None else 2
 
-    def squares(self, error: float) -> list[tuple[Callable[[float], Floats], Floats]]:
+    def squares(self, m: float, error: float) -> list[tuple[Floats, Floats]]:
         """Squares about a mean of the population, and the number of rows to compare them with.
 
         About the sample's mean x̄ they are n(x̄ − m)² less: up to z²θ, as if z² rows were missing.
         """
-        n, itself = self.sums[0], self.itself
-        if itself is not None:
-            own = itself
+        n = self.sums[0]
+        if self.itself is not None:
             less = float(special.ndtri(1 - error / 2)) ** 2 / float(n @ self.values)
-            return [(lambda _: own, n * times) for times in (1.0, max(1 - less, 0.0))]
+            return [(self.itself, n * times) for times in (1.0, max(1 - less, 0.0))]
         _, first, second = self.sums
-        return [(lambda m: np.asarray(second - 2 * m * first + m * m * n), n)]
+        return [(second - 2 * m * first + m * m * n, n)]
 
 
 @dataclass(frozen=True)
@@ -285,8 +283,8 @@ class Sample:
         """Of squares whose number is public: about a centre, or about their mean."""
         release, counted = formula.known(self.record.parts)
         n = max(counted, 1)
-        low, step, lo = float(formula.low), float(formula.step), float(formula.low)
-        hi, rows = lo + step * formula.top, self.rows(formula.parts)
+        low, step = float(formula.low), float(formula.step)
+        facts = low, low + step * formula.top, self.rows(formula.parts)
         size = np.array([1.0, 0.0, 0.0])
         # what was rounded down may have been up to one more
         if len(release.factors) == 1:
@@ -294,15 +292,13 @@ class Sample:
             total = np.array([low, step / float(release.times), 0.0])
             itself = np.array([0.0, 0.0, step**2 / float(release.factors[0])])
             laws = [None, release.first, release.law]
-            return Moments(values, laws, [size, total], lo, hi, rows, itself)
+            return Moments(values, laws, [size, total], *facts, itself)
         a, b = map(float, release.factors)
         centre = low + step * float(release.centre)
         values = np.array([n, *(x + 0.5 for x in release.values)])
         total = np.array([centre, step / a, 0.0])
         squares = np.array([centre**2, 2 * centre * step / a, step**2 / b])
-        return Moments(
-            values, [None, release.law, release.law], [size, total, squares], lo, hi, rows
-        )
+        return Moments(values, [None, release.law, release.law], [size, total, squares], *facts)
 
     def _by_cell(self, ends: Callable[[int], tuple[float, float]]) -> Box:
         found = np.array([ends(i) for i in range(self.record.cells)]).reshape(-1, 2)
@@ -331,9 +327,6 @@ class Sample:
             reach = k * np.maximum(hi - theta, theta - lo)
             return np.minimum(bound(theta), _expected(measured(theta), reach, error - spare))
 
-        def weights(theta: Floats) -> Floats:
-            return np.asarray(rows[1] - theta[:, None] * rows[0])
-
         def enough(variance: Callable[[Floats], Floats]) -> bool:
             return self._enough(least, k, hi - lo, float(variance(np.array([middle]))[0]))
 
@@ -342,7 +335,7 @@ class Sample:
             return (lo, hi), (least, most)
         within = spread if len(rows) > 2 and enough(measured) else bound
         step = STEP * k * (hi - lo)
-        kept = score(weights, within, values, laws, error - spare, step=step)
+        kept = score((rows[1], rows[0]), within, values, laws, error - spare, step=step)
         return hull(kept, middle, lo, hi, _PLACES), (least, most)
 
     def _enough(self, rows: float, k: int, widest: float, variance: float) -> bool:
@@ -353,14 +346,10 @@ class Sample:
         (bottom, top), (least, most) = self._mean(known, SHARE * error / known.nuisances)
         values, lo, hi, k = known.values, known.lo, known.hi, known.rows
         ends, gap = [], (top - bottom) / (_MEANS - 1)
-        for m, (square, size) in product(
-            np.linspace(bottom, top, _MEANS), known.squares(SHARE * error / 2)
-        ):
+        means = np.linspace(bottom, top, _MEANS)
+        tries = [(m, *each) for m in means for each in known.squares(m, SHARE * error / 2)]
+        for m, about, size in tries:
             widest, ceiling = max(hi - m, m - lo), (hi - m) * (m - lo)
-            about = square(m)
-
-            def weights(theta: Floats, about: Floats = about, size: Floats = size) -> Floats:
-                return np.asarray(about - theta[:, None] * size)
 
             def spread(theta: Floats, widest: float = widest) -> Floats:
                 return k * most * np.maximum(theta * (widest**2 - theta), 0.0)
@@ -372,97 +361,68 @@ class Sample:
                 near = float(np.clip((lo + hi) / 2, max(bottom, m - gap), min(top, m + gap)))
                 ends.append((0.0, (hi - near) * (near - lo)))
                 continue
-            kept = score(weights, spread, values, known.laws, (1 - SHARE) * error)
+            kept = score((about, size), spread, values, known.laws, (1 - SHARE) * error)
             ends.append(hull(kept, guess, 0.0, ceiling, _PLACES))
         low, high = min(a for a, _ in ends), max(b for _, b in ends)
         return (math.sqrt(low), math.sqrt(high)) if root else (low, high)
 
     def _ratio(self, top: int, bottom: int, error: float) -> Box:
-        sums = [self._sum(i) or {} for i in (top, bottom)]
-        parts = sorted({p for combination in sums for p in combination})
-        k, laws = self.rows(parts), self._laws(parts)
-        above, below = (_weights(c, parts) for c in sums)
-        (ly, hy), (lx, hx) = self._row(top), self._row(bottom)
-        counts = (ly, hy, lx, hx) == (0, 1, 0, 1) or (lx == hx == 1)
-        if not counts:
-            return self._quotient(top, bottom, error)
-        lo, hi = (ly, hy) if lx == 1 else (0.0, math.inf)
-
-        def ends(cell: int) -> tuple[float, float]:
-            values = self._values(parts, cell)
-            off = [float(tails.worst_margin(laws, w, SHARE * error / 2)) for w in (above, below)]
-            over, under = float(above @ values), float(below @ values)
-            most, least = (over + off[0], under + off[1]), under - off[1]
-
-            def spread(theta: Floats) -> Floats:
-                if lx == 1:
-                    return k * np.maximum(most[1] * (hi - theta) * (theta - lo), 0.0)
-                return k * np.maximum(most[0] + theta**2 * most[1], 0.0)
-
-            def weights(theta: Floats) -> Floats:
-                return np.asarray(above - theta[:, None] * below)
-
-            limit = hi if math.isfinite(hi) else 10 * max(most[0], 1.0) / max(least, 1.0)
-            middle = float(np.clip(over / max(under, 1.0), lo, limit))
-            reach = hi - lo if math.isfinite(hi) else 1.0 + middle
-            if not self._enough(least, k, reach, float(spread(np.array([middle]))[0])):
-                return lo, hi
-            kept = score(weights, spread, values, laws, (1 - SHARE) * error)
-            low, high = hull(kept, middle, lo, limit, _PLACES)
-            return low, hi if high == limit else high
-
-        return self._by_cell(ends)
-
-    def _quotient(self, top: int, bottom: int, error: float) -> Box:
         """A sum over a sum: ψ = y − θx is bounded, and so is its spread by the number of rows."""
         (ly, hy), (lx, hx) = self._row(top), self._row(bottom)
-        sizes = self._sizes()
-        if sizes is None or lx < 0 or (lx == 0 > ly):
+        counts = (ly, hy, lx, hx) == (0, 1, 0, 1)  # their spread is bounded by themselves
+        own = counts or lx == hx == 1
+        rows = bottom if own else self._all_rows()
+        if rows is None or lx < 0 or (lx == 0 > ly):
             raise ParameterError(
                 "a ratio of sums has a population interval where all rows are counted too, what it "
                 "divides by is never negative, and the range of the quotient is known",
                 hint="SELECT SUM(y) / SUM(x) AS r, COUNT(*) AS n …",
             )
-        sums = [self._sum(top) or {}, self._sum(bottom) or {}, sizes]
+        sums = [self._sum(i) or {} for i in (top, bottom, rows)]
         parts = sorted({p for combination in sums for p in combination})
         k, laws = self.rows(parts), self._laws(parts)
         above, below, count = (_weights(c, parts) for c in sums)
+        spare = SHARE * error / (2 if own else 1)
         quotients = [y / x if x > 0 else math.inf for y in (ly, hy) for x in (lx, hx)]
         lo, hi = (min(quotients), max(quotients)) if lx > 0 else (0.0, math.inf)
 
         def ends(cell: int) -> tuple[float, float]:
             values = self._values(parts, cell)
-            n, off = float(count @ values), float(tails.worst_margin(laws, count, SHARE * error))
+            n, off = float(count @ values), float(tails.worst_margin(laws, count, spare))
+            over, under = float(above @ values), float(below @ values)
+            most = over + float(tails.worst_margin(laws, above, spare))
 
             def reach(theta: Floats) -> tuple[Floats, Floats]:
                 near, far = np.where(theta > 0, lx, hx), np.where(theta > 0, hx, lx)
                 return np.asarray(ly - theta * far), np.asarray(hy - theta * near)
 
             def spread(theta: Floats) -> Floats:
+                if counts:
+                    return k * np.maximum(most + theta**2 * (n + off), 0.0)
                 low, high = reach(theta)
                 return k * np.maximum((n + off) * -low * high, 0.0)
 
-            def weights(theta: Floats) -> Floats:
-                return np.asarray(above - theta[:, None] * below)
-
-            under = float(below @ values)
-            middle = max(float(above @ values) / under, lo) if under > 0 else lo
-            limit = hi if math.isfinite(hi) else 100 * max(middle, hy / hx)
+            middle, limit = max(over / under, lo) if under > 0 else lo, hi
+            if counts:
+                limit = 10 * max(most, 1.0) / max(n - off, 1.0)
+            elif math.isinf(hi):
+                limit = 100 * max(middle, hy / hx)
             at = np.array([min(middle, limit)])
             low, high = reach(at)
             if not self._enough(n - off, k, float((high - low)[0]), float(spread(at)[0])):
                 return lo, hi
-            kept = score(weights, spread, values, laws, (1 - SHARE) * error)
+            kept = score((above, below), spread, values, laws, (1 - SHARE) * error)
             first, last = hull(kept, float(at[0]), lo, limit, _PLACES)
             return first, hi if last == limit else last
 
         return self._by_cell(ends)
 
-    def _sizes(self) -> Combination | None:
-        """A count of all rows among the statistics, where there is one."""
+    def _all_rows(self, but: int | None = None) -> int | None:
+        """A statistic that counts all rows, where there is one."""
         for index, formula in enumerate(self.record.formulas):
-            if formula.combination is not None and self._row(index) == (1.0, 1.0):
-                return formula.combination
+            counts = formula.combination is not None and index != but
+            if counts and self._row(index) == (1.0, 1.0):
+                return index
         return None
 
     def _row(self, index: int) -> tuple[float, float]:
@@ -488,15 +448,14 @@ class Sample:
                 "one size says nothing of how many rows each group has in the population",
                 hint="SELECT SUM(x) FILTER (WHERE g = 'a') AS s, COUNT(*) AS n …",
             )
-        for other, formula in enumerate(self.record.formulas):
-            counts = formula.combination is not None and other != index
-            if counts and self._row(other) == (1.0, 1.0):
-                share = self._ratio(index, other, error)
-                return Box(share.low * size, share.high * size)
-        raise ParameterError(
-            "a sum is projected by the number of rows it was added up over: ask for that too",
-            hint="SELECT SUM(x) AS s, COUNT(*) AS n …",
-        )
+        rows = self._all_rows(but=index)
+        if rows is None:
+            raise ParameterError(
+                "a sum is projected by the number of rows it was added up over: ask for that too",
+                hint="SELECT SUM(x) AS s, COUNT(*) AS n …",
+            )
+        share = self._ratio(index, rows, error)
+        return Box(share.low * size, share.high * size)
 
     def _quantile(self, formula: Quantile, error: float) -> Box:
         """Ends of the sample's quantiles at ranks that the sampling error may reach."""
@@ -543,7 +502,7 @@ def _expected(squares: Floats, reach: Floats, error: float) -> Floats:
 
 
 def score(
-    weights: Callable[[Floats], Floats],
+    sums: tuple[Floats, Floats],
     spread: Callable[[Floats], Floats],
     values: Floats,
     laws: Sequence[Any],
@@ -552,10 +511,13 @@ def score(
     shift: float = 0.0,
     step: float = 0.0,
 ) -> Callable[[Floats], Floats]:
-    """Which θ the sum T(θ), less `shift` times θ, does not contradict by more than `step`."""
+    """Which θ a sum does not contradict by more than `step`.
+
+    T(θ) is the first of the `sums` less θ times the second, less `shift` times θ.
+    """
 
     def kept(theta: Floats) -> Floats:
-        w = weights(theta)
+        w = sums[0] - theta[:, None] * sums[1]
         variance, scales, slack = tails.split_noise(laws, w)
         sd = np.sqrt(spread(theta) + variance)
         return np.asarray(

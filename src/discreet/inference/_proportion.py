@@ -28,7 +28,7 @@ from scipy import special
 
 from discreet import _exact
 from discreet._exact import Number
-from discreet.errors import Hint, ParameterError
+from discreet.errors import ParameterError
 from discreet.inference._inputs import (
     Description,
     Noisy,
@@ -44,6 +44,8 @@ from discreet.inference._results import (
     POPULATION,
     Interval,
     TestResult,
+    monte_carlo,
+    one_of,
     plain,
     read_alternative,
     read_draws,
@@ -97,16 +99,12 @@ def proportion_test(
     null = _exact.confidence(p0, "p0")
     check_count(item, size)
     z = np.asarray(item.value, dtype=np.float64)
-    if method == "exact":
+    if one_of(method, ("exact", "montecarlo"), "method") == "exact":
         pvalue = _exact_pvalue(z, size, null, item.noise, side)
-    elif method == "montecarlo":
-        pvalue = _simulated_pvalue(
-            z, size, null, item.noise, side, draws=read_draws(draws), rng=rng
-        )
     else:
-        raise ParameterError(
-            f"method must be 'exact' or 'montecarlo', got {method!r}", hint=Hint("method", "exact")
-        )
+        source, k = repeatable(rng, Noisy(z, item.noise)), read_draws(draws)
+        drawn = source.binomial(size, null, k) + item.noise.simulate(source, k)
+        pvalue = monte_carlo(z - size * null, drawn - size * null, side)
     statistic = (z / size - null) / math.sqrt(null * (1 - null) / size)
     return TestResult(
         plain(statistic),
@@ -156,20 +154,6 @@ def _exact_pvalue(z: Floats, n: int, p0: float, noise: Noise, side: str) -> Any:
     return np.minimum(both, 1.0)
 
 
-def _simulated_pvalue(
-    z: Floats, n: int, p0: float, noise: Noise, side: str, *, draws: int, rng: Rng
-) -> Any:
-    source = repeatable(rng, Noisy(z, noise))
-    null = source.binomial(n, p0, draws) + noise.simulate(source, draws)
-    if side == "two-sided":
-        null, z = np.abs(null - n * p0), np.abs(z - n * p0)
-    elif side == "less":
-        null, z = -null, -z
-    # a tolerance, so that equal lattice points count as ties whatever their rounding
-    below = np.searchsorted(np.sort(null), z - 1e-9 * (1 + np.abs(z)), side="left")
-    return (1 + draws - below) / (draws + 1)
-
-
 def proportion_interval(
     value: Any,
     n: Any,
@@ -216,18 +200,13 @@ def proportion_interval(
 def _interval(item: Noisy, n: int, level: float, side: str) -> Interval:
     alpha = (1 - level) / (2 if side == "two-sided" else 1)
     z = np.asarray(item.value, dtype=np.float64)
-    low = 0.0 if side == "less" else _lower(z, n, item.noise, alpha)
-    high = 1.0 if side == "greater" else _upper(z, n, item.noise, alpha)
+    low, high = 0.0, 1.0
+    # below the one a count of z or more would be too surprising, above the other one of z or less
+    if side != "less":
+        low = _root(lambda p: float(tail_above(z, n, p, item.noise)) - alpha)
+    if side != "greater":
+        high = _root(lambda p: alpha - float(tail_below(z, n, p, item.noise)))
     return Interval(low, high, level, POPULATION)
-
-
-def _lower(z: Floats, n: int, noise: Noise, alpha: float) -> float:
-    """Return the θ below which a count of z or more would be too surprising."""
-    return _root(lambda p: float(tail_above(z, n, p, noise)) - alpha)
-
-
-def _upper(z: Floats, n: int, noise: Noise, alpha: float) -> float:
-    return _root(lambda p: alpha - float(tail_below(z, n, p, noise)))
 
 
 def _root(increasing: Callable[[float], float]) -> float:
@@ -245,13 +224,8 @@ def _interval_private_n(item: Noisy, size: Noisy, level: float, side: str) -> In
     if size.size != 1:
         raise ParameterError("one sample size at a time")
     alpha = 1 - level
-    low, high, _ = size.noise.range(1 - alpha / 5)
-    most = max(1, math.floor(size.value - low))
-    least = min(most, max(1, math.ceil(size.value - high)))
-    inner = 1 - 0.8 * alpha
-    return Interval(
-        _interval(item, most, inner, side).low,
-        _interval(item, least, inner, side).high,
-        level,
-        POPULATION,
-    )
+    bottom, top, _ = size.noise.range(1 - alpha / 5)
+    most = max(1, math.floor(size.value - bottom))
+    least = min(most, max(1, math.ceil(size.value - top)))
+    low, high = (_interval(item, n, 1 - 0.8 * alpha, side) for n in (most, least))
+    return Interval(low.low, high.high, level, POPULATION)

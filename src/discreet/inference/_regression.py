@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -50,14 +50,14 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet._print import number
 from discreet._text import literal, quoted
-from discreet.answer import Answer, Record
+from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError, QueryError
 from discreet.inference._inputs import check_untainted, output_formula, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
 from discreet.inference._results import Coefficients, Intervals, preformatted
 from discreet.noise import DiscreteGaussian
-from discreet.plan import MOMENTS, Pairwise, Query, Total, WeightedSum
+from discreet.plan import MOMENTS, Pairwise, Query
 
 if TYPE_CHECKING:
     from discreet.curator import Curator
@@ -128,16 +128,14 @@ def quantile(share: float, error: float, *, laplace: bool) -> float:
 
 def least_error(t: float, share: float, *, laplace: bool) -> float:
     """Least error at which :func:`quantile` is below t."""
-    low, high = 1e-300, 1.0
+
+    def below(log_error: float) -> bool:
+        return quantile(share, math.exp(log_error), laplace=laplace) < t
+
+    least = math.log(1e-300)
     if t <= 0:
         return 1.0
-    if quantile(share, low, laplace=laplace) < t:
-        return low
-    for _ in range(60):
-        middle = math.sqrt(low) * math.sqrt(high)
-        below = quantile(share, middle, laplace=laplace) < t
-        low, high = (low, middle) if below else (middle, high)
-    return high
+    return math.exp(least if below(least) else _exact.turning(below, least, 0.0)[1])
 
 
 @dataclass(frozen=True)
@@ -149,24 +147,17 @@ class Score:
     which: int
 
     @cached_property
-    def _solved(self) -> tuple[Floats, Floats, Floats, Floats] | None:
+    def _solved(self) -> tuple[Floats, Floats, Floats] | None:
         matrix = self.scale @ self.released.matrix @ self.scale.T
         last, others = len(matrix) - 1, [i for i in range(len(matrix) - 1) if i != self.which]
         inner = matrix[np.ix_(others, others)]
-        if others:
-            if np.linalg.eigvalsh(inner)[0] <= 0:
-                return None
-            inverse = np.linalg.inv(inner)
-        else:
-            inverse = np.zeros((0, 0))
-        a, c0, c1 = (np.zeros(len(matrix)) for _ in range(3))
-        a[self.which], c0[last], c1[self.which] = 1.0, 1.0, 1.0
-        a[others] = -inverse @ matrix[others, self.which]
-        c0[others] = -inverse @ matrix[others, last]
-        c1[others] = -inverse @ matrix[others, self.which]
-        places = np.zeros((len(matrix), len(others)))
-        places[others, range(len(others))] = 1.0
-        return a, c0, c1, places @ inverse @ places.T
+        if (np.linalg.eigvalsh(inner) <= 0).any():
+            return None
+        inverse = np.zeros_like(matrix)
+        inverse[np.ix_(others, others)] = np.linalg.inv(inner)
+        # what is left of the column and of the response once the others are taken out
+        a, c = np.eye(len(matrix))[[self.which, last]]
+        return a - inverse @ matrix[:, self.which], c - inverse @ matrix[:, last], inverse
 
     @property
     def determined(self) -> bool:
@@ -176,9 +167,9 @@ class Score:
     def parts(self, b: float) -> tuple[float, float, float]:
         """T, its noise variance and its sampling variance, at b."""
         assert self._solved is not None
-        a, c0, c1, inverse = self._solved
+        a, c, inverse = self._solved
         r, matrix = self.released, self.released.matrix
-        left, right = self.scale.T @ a, self.scale.T @ (c0 - b * c1)
+        left, right = self.scale.T @ a, self.scale.T @ (c - b * a)
         t = float(left @ matrix @ right)
         g = r.gradient(left, right)
         noise = float(g @ r.covariance @ g)
@@ -197,8 +188,8 @@ class Score:
     def slope(self) -> float:
         """Sum of squares of the column, the others taken out."""
         assert self._solved is not None
-        a, _, c1, _ = self._solved
-        return float((self.scale.T @ a) @ self.released.matrix @ (self.scale.T @ c1))
+        left = self.scale.T @ self._solved[0]
+        return float(left @ self.released.matrix @ left)
 
     def estimate(self) -> float:
         """Where the score is zero."""
@@ -214,14 +205,18 @@ class Score:
         _, noise, sampling = self.parts(b)
         return math.sqrt(noise + sampling) / self.slope
 
-    def kept(self, b: float, error: float) -> bool:
-        """Whether the score does not contradict b."""
+    def far(self, b: float) -> tuple[float, float]:
+        """How many deviations T is from zero at b, and the noise's share of its variance."""
         t, noise, sampling = self.parts(b)
         total = noise + sampling
         if total <= 0:
-            return t == 0
-        z = quantile(noise / total, error, laplace=self.released.laplace)
-        return t * t <= z * z * total
+            return (math.inf if t else 0.0), 0.0
+        return abs(t) / math.sqrt(total), noise / total
+
+    def kept(self, b: float, error: float) -> bool:
+        """Whether the score does not contradict b."""
+        t, share = self.far(b)
+        return t <= quantile(share, error, laplace=self.released.laplace)
 
     def interval(self, error: float, far: float) -> tuple[float, float]:
         """Coefficients that the score keeps; unbounded where it keeps those far off."""
@@ -238,13 +233,7 @@ class Score:
 
     def pvalue(self, b: float) -> float:
         """Least error at which b is rejected."""
-        if not self.determined:
-            return 1.0
-        t, noise, sampling = self.parts(b)
-        total = noise + sampling
-        if total <= 0:
-            return float(t == 0)
-        return least_error(abs(t) / math.sqrt(total), noise / total, laplace=self.released.laplace)
+        return least_error(*self.far(b), laplace=self.released.laplace) if self.determined else 1.0
 
 
 @dataclass(frozen=True)
@@ -270,27 +259,40 @@ class Fitted(ABC):
 
     @property
     @abstractmethod
-    def params(self) -> Coefficients:
-        """Estimates by column; not a number where one is not determined at this price."""
-
-    @property
-    @abstractmethod
-    def bse(self) -> Coefficients:
-        """Standard errors, sampling and noise together."""
-
-    @property
-    @abstractmethod
-    def pvalues(self) -> Coefficients:
-        """Two-sided p-values of each coefficient being zero."""
-
-    @property
-    @abstractmethod
     def nobs(self) -> float:
         """Noisy number of rows."""
 
+    @property
     @abstractmethod
+    def _read(self) -> Sequence[tuple[float, float, float]]:
+        """Estimate, standard error and p-value of each column."""
+
+    @abstractmethod
+    def _ends(self, error: float) -> Sequence[tuple[float, float]]:
+        """Both ends for each column."""
+
+    def _named(self, values: Iterable[float]) -> Coefficients:
+        return Coefficients(zip([t.name for t in self.terms], values, strict=True))
+
+    @property
+    def params(self) -> Coefficients:
+        """Estimates by column; not a number where one is not determined at this price."""
+        return self._named(estimate for estimate, _, _ in self._read)
+
+    @property
+    def bse(self) -> Coefficients:
+        """Standard errors, sampling and noise together."""
+        return self._named(error for _, error, _ in self._read)
+
+    @property
+    def pvalues(self) -> Coefficients:
+        """Two-sided p-values of each coefficient being zero; the same for the same release."""
+        return self._named(pvalue for _, _, pvalue in self._read)
+
     def conf_int(self, alpha: Number = 0.05) -> Intervals:
-        """Intervals of the population's coefficients."""
+        """Intervals of the population's coefficients; unbounded where one is not determined."""
+        ends = self._ends(_exact.confidence(alpha, "alpha"))
+        return Intervals(zip([t.name for t in self.terms], ends, strict=True))
 
     def _line(self, data: Mapping[str, Any]) -> Any:
         """The linear combination of columns that the coefficients are."""
@@ -344,34 +346,19 @@ class Regression(Fitted):
         """The score of one coefficient."""
         return self._scores[name]
 
-    @property
-    def params(self) -> Coefficients:
-        """Estimates by column; not a number where one is not determined at this price."""
-        return Coefficients({name: s.estimate() for name, s in self._scores.items()})
-
-    @property
-    def bse(self) -> Coefficients:
-        """Standard errors, sampling and noise together; intervals are not built on them."""
-        return Coefficients({name: s.error() for name, s in self._scores.items()})
-
-    @property
-    def pvalues(self) -> Coefficients:
-        """Two-sided p-values of each coefficient being zero; the same for the same release."""
-        return Coefficients({name: s.pvalue(0.0) for name, s in self._scores.items()})
+    @cached_property
+    def _read(self) -> list[tuple[float, float, float]]:
+        return [(s.estimate(), s.error(), s.pvalue(0.0)) for s in self._scores.values()]
 
     @property
     def nobs(self) -> float:
         """Noisy number of rows."""
         return float(self.released.values[0])
 
-    def conf_int(self, alpha: Number = 0.05) -> Intervals:
-        """Intervals of the population's coefficients, by inversion of the score."""
-        error = _exact.confidence(alpha, "alpha")
-        found = Intervals()
-        for term in self.terms:
-            far = _FAR * self.response.half / max(term.half, 1e-300)
-            found[term.name] = self._scores[term.name].interval(error, far)
-        return found
+    def _ends(self, error: float) -> list[tuple[float, float]]:
+        far = [_FAR * self.response.half / max(t.half, 1e-300) for t in self.terms]
+        each = zip(self._scores.values(), far, strict=True)
+        return [score.interval(error, reach) for score, reach in each]
 
     def predict(self, data: Mapping[str, Any]) -> Floats:
         """Fitted values for a mapping (or frame) of columns."""
@@ -426,7 +413,8 @@ def table_of(curator: Curator, name: str | None) -> Any:
     if name is None and len(private) == 1:
         return private[0]
     if name is None:
-        raise ParameterError("say which table", hint=Hint("table", private[0].name))
+        names = [t.name for t in private]
+        raise ParameterError(f"say which table: one of {names}", hint=Hint("table", names[0]))
     return curator.policy.table(name)
 
 
@@ -476,11 +464,9 @@ def least_squares(
     response = terms_of(own, left)
     if len(response) != 1:
         raise ParameterError(f"{left!r} is a category, not a number to explain")
-    numeric = [
-        n for n in names if own.columns.get(n) and own.columns[n].type in ("integer", "real")
-    ]
-    tests = where_known([left, *names], where)
-    if names == numeric and len(names) == 1 and own.columns[left].type in ("integer", "real"):
+    tests, kinds = where_known([left, *names], where), {"integer", "real"}
+    numeric = all(n in own.columns and own.columns[n].type in kinds for n in (left, *names))
+    if numeric and len(names) == 1:
         y, x = quoted(left), quoted(names[0])
         text = f"SELECT REGR_SLOPE({y}, {x}) AS slope FROM {quoted(own.name)} WHERE {tests}"  # noqa: S608 - read by the curator's own parser
         return of_pair(ask(text), left, names[0])
@@ -530,29 +516,18 @@ def _of_sums(
                 unit[p] = columns[i].half * columns[j].half
     check_untainted(answer)
     record = answer.full_record
-    formulas = [_linear(record, f"m{i}") for i in range(count)]
-    parts = sorted({p for formula in formulas for p in formula.cells})
+    formulas = [output_formula(record, f"m{i}") for i in range(count)]
+    sums = [c for formula in formulas if (c := formula.combination) is not None]
+    assert len(sums) == count  # each is a sum, or a count
+    parts = sorted({p for each in sums for p in each})
     # sums of one column share draws with the number of rows, so their noise is correlated
-    weights = np.zeros((count, len(parts)))
-    for own, formula in zip(weights, formulas, strict=True):
-        for p, weight in zip(formula.cells, formula.weights, strict=True):
-            own[parts.index(p)] += float(weight)
-    weights /= unit[:, None]
+    weights = np.array([[float(each.get(p, 0)) for p in parts] for each in sums]) / unit[:, None]
     laws = [record.numbers(p).law for p in parts]
     noise = np.diag([0.0 if law is None else law.variance for law in laws])
     values = np.array([formula.estimate(record.parts)[0] for formula in formulas]) / unit
     rows = max(rows_of(record, p, one=True)[0] or 1 for p in parts)
     laplace = not all(law is None or isinstance(law, DiscreteGaussian) for law in laws)
     return Released(values, weights @ noise @ weights.T, place, laplace, rows)
-
-
-def _linear(record: Record, column: str) -> WeightedSum:
-    """How an output follows from what was released."""
-    formula = output_formula(record, column)
-    if isinstance(formula, Total):
-        return WeightedSum((formula.vector,), (formula.step,))
-    assert isinstance(formula, WeightedSum)  # it is a sum, or a count
-    return formula
 
 
 def of_pair(answer: Answer, left: str, right: str) -> Regression:

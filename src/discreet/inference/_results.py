@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from discreet.errors import Hint, ParameterError
 if TYPE_CHECKING:
     import pandas as pd
 
+V = TypeVar("V")
 Alternative: TypeAlias = Literal["two-sided", "less", "greater"]
 
 QUERY = "the exact value of the released query on the data it was computed from"
@@ -47,12 +48,8 @@ class Interval:
 
     def clipped(self, low: float = -np.inf, high: float = np.inf) -> Interval:
         """Intersect with a public range; coverage of values inside it is unchanged."""
-        return Interval(
-            plain(np.clip(self.low, low, high)),
-            plain(np.clip(self.high, low, high)),
-            self.confidence,
-            self.covers,
-        )
+        bottom, top = (plain(np.clip(end, low, high)) for end in self)
+        return Interval(bottom, top, self.confidence, self.covers)
 
     def summary(self) -> str:
         """Say the interval in words."""
@@ -122,9 +119,7 @@ class TestResult:
         if self._interval is not None:
             interval = self.confidence_interval()
             lines.append(f"  95 % interval {interval!r} for {interval.covers}")
-        lines.append(
-            f"  cost         {'nothing further' if self.loss is None else self.loss}",
-        )
+        lines.append(f"  cost         {'nothing further' if self.loss is None else self.loss}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -139,14 +134,18 @@ class TestResult:
         )
 
 
-class Coefficients(dict[str, float]):
-    """Numbers by the names of columns: a dictionary, an array, or a pandas Series."""
-
+class _Named(dict[str, V]):
     __slots__ = ()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Give the numbers, in order."""
+        """Give the values, in order."""
         return np.array(list(self.values()), dtype=dtype, copy=True if copy is None else copy)
+
+
+class Coefficients(_Named[float]):
+    """Numbers by the names of columns: a dictionary, an array, or a pandas Series."""
+
+    __slots__ = ()
 
     def to_pandas(self) -> pd.Series[float]:
         """Return a Series whose index are the names."""
@@ -155,14 +154,10 @@ class Coefficients(dict[str, float]):
         return pd.Series(dict(self), dtype=float)
 
 
-class Intervals(dict[str, tuple[float, float]]):
+class Intervals(_Named[tuple[float, float]]):
     """Ends by the names of columns: a dictionary, an array of two columns, or a DataFrame."""
 
     __slots__ = ()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """Give one row of two ends for each name."""
-        return np.array(list(self.values()), dtype=dtype, copy=True if copy is None else copy)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a DataFrame whose index are the names."""
@@ -181,15 +176,19 @@ def plain(x: Any) -> Any:
     return float(x) if np.ndim(x) == 0 else np.asarray(x)
 
 
+def one_of(x: object, words: Sequence[str], name: str) -> str:
+    """Parse one of a few words."""
+    if isinstance(x, str) and x in words:
+        return x
+    *most, last = map(repr, words)
+    raise ParameterError(
+        f"{name} must be {', '.join(most)} or {last}, got {x!r}", hint=Hint(name, words[0])
+    )
+
+
 def read_alternative(x: str) -> Alternative:
     """Parse ``alternative=``."""
-    for word in get_args(Alternative):
-        if x == word:
-            return cast("Alternative", word)
-    raise ParameterError(
-        f"alternative must be 'two-sided', 'less' or 'greater', got {x!r}",
-        hint=Hint("alternative", "two-sided"),
-    )
+    return cast("Alternative", one_of(x, get_args(Alternative), "alternative"))
 
 
 def _show(x: Any) -> str:
@@ -198,6 +197,17 @@ def _show(x: Any) -> str:
         body = ", ".join(f"{v:.6g}" for v in flat[:6])
         return f"[{body}{', …' if flat.size > 6 else ''}]"
     return f"{x:.6g}" if isinstance(x, int | float | np.number) else str(x)
+
+
+def monte_carlo(value: Any, null: Any, side: str = "greater") -> Any:
+    """P-value of a statistic, or of several, among simulated ones."""
+    if side == "two-sided":
+        value, null = np.abs(value), np.abs(null)
+    elif side == "less":
+        value, null = np.negative(value), np.negative(null)
+    # a tolerance, so that equal lattice points count as ties whatever their rounding
+    below = np.searchsorted(np.sort(null), value - 1e-9 * (1 + np.abs(value)), side="left")
+    return plain((1 + null.size - below) / (null.size + 1))
 
 
 def read_draws(draws: object) -> int:

@@ -46,7 +46,7 @@ from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Description, noisy, read_n, resolve, sampled, shared
 from discreet.inference._laws import Gaussian, Laplace, Noise, Rng, generator
-from discreet.inference._results import POPULATION, Interval
+from discreet.inference._results import POPULATION, Interval, one_of
 from discreet.noise import DiscreteGaussian, DiscreteLaplace, Law
 
 BIAS = 0.25
@@ -207,10 +207,7 @@ def parametric_bootstrap(
     True
     """
     level, source = _exact.confidence(confidence), generator(rng)
-    if kind not in ("pivot", "percentile"):
-        raise ParameterError(
-            f"kind is 'pivot' or 'percentile', got {kind!r}", hint=Hint("kind", "pivot")
-        )
+    one_of(kind, ("pivot", "percentile"), "kind")
     if draws < 2 / (1 - level):
         raise ParameterError(
             f"{draws} draws are too few for confidence {level}", hint=Hint("draws", 1999)

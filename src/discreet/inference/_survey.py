@@ -110,39 +110,30 @@ class Group:
         spare, n = SHARE * error, self.sums(0, 0)
         off = float(self._margin(n, spare / 2))
         least, most = float(n @ self.cells) - off, float(n @ self.cells) + off
-        power = 0 if what == "count" else 1
-        top, bottom = self.sums(1, power), self.sums(1, 0)
+        mean, power = what == "mean", 0 if what == "count" else 1
+        # a mean is a ratio, and the other two are compared with θ itself
+        top, bottom, shift = self.sums(1, power), self.sums(1, 0) * mean, float(not mean)
         squares = [self.sums(2, b) for b in range(3)]
         low, high = self._range(what, most)
 
-        def weights(theta: Floats) -> Floats:
-            if what == "mean":
-                return np.asarray(top - theta[:, None] * bottom)
-            return np.broadcast_to(top, (theta.size, top.size))
-
         def spread(theta: Floats) -> Floats:
-            if what == "mean":
+            if mean:
                 t = theta[:, None]
                 w = squares[2] - 2 * t * squares[1] + t**2 * squares[0]
             else:
                 w = np.broadcast_to(squares[2 * power], (theta.size, top.size))
             found = np.maximum(w @ self.cells, 0) + self._margin(w, spare / 2)
-            if what != "mean" and self.rows == 1:
+            if not mean and self.rows == 1:
                 found = np.maximum(found - theta**2 / max(most, 1.0), 0.0)
             return np.asarray(self.rows * found)
 
         middle = np.array([self.estimate(what)])
         heaviest = self.rows * self.weight[1] * (self.value[1] - self.value[0])
-        alone = what == "mean" and not heaviest**2 <= float(spread(middle)[0]) / 4
+        alone = mean and not heaviest**2 <= float(spread(middle)[0]) / 4
         if alone or least / self.rows < FEWEST:
             return None, low, high
-
-        def scaled(theta: Floats) -> Floats:
-            return weights(theta) * self.unit
-
-        shift = 0.0 if what == "mean" else 1.0
-        noisy, rest = self.cells / self.unit, error - spare
-        return score(scaled, spread, noisy, laws, rest, shift=shift), low, high
+        sums, noisy = (top * self.unit, bottom * self.unit), self.cells / self.unit
+        return score(sums, spread, noisy, laws, error - spare, shift=shift), low, high
 
     def _margin(self, weights: Floats, error: float) -> Floats:
         return tails.worst_margin([self.law] * self.cells.size, weights * self.unit, error)

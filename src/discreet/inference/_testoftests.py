@@ -35,6 +35,7 @@ from scipy import special
 
 from discreet import _exact, noise
 from discreet import mechanisms as m
+from discreet._dataclass import replace
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.inference._laws import Rng
@@ -85,18 +86,17 @@ def test_of_tests(
     >>> inf.test_of_tests((x, y), stats.ttest_ind, epsilon=1).pvalue < 0.05
     True
     """
-    table = _columns(data)
+    samples, over_columns = _columns(data, test)
     count, level = plan_parts(epsilon, parts, alpha0, alpha)
-    rejected = _count_rejections(table, test, count, level)
+    rejected = rejecting_parts(samples, over_columns, count, level)
     released = m.geometric(rejected, sensitivity=1, epsilon=epsilon, neighbours=neighbours)
     result = ump_test(released, count, level, alternative="greater", rng=rng)
-    return TestResult(
-        result.statistic,
-        result.pvalue,
-        "greater",
-        "test of tests: noisy number of parts that reject",
-        {"parts": count, "level of each": level},
-        released.loss,
+    return replace(
+        result,
+        method="test of tests: noisy number of parts that reject",
+        parameters={"parts": count, "level of each": level},
+        loss=released.loss,
+        _interval=None,
     )
 
 
@@ -117,56 +117,31 @@ def plan_parts(
     return int.__index__(parts), _exact.confidence(alpha0, "alpha0")
 
 
-class _Table:
-    """Private samples: each a list of columns and how to build a part from them."""
-
-    def __init__(self, samples: list[tuple[list[Any], Any]], *, spread: bool) -> None:
-        self.samples = samples
-        self.spread = spread
-
-    def part(self, places: list[NDArray[np.int64]], i: int) -> list[Any]:
-        """Return the arguments of the public test for part i."""
-        built = []
-        for (columns, build), place in zip(self.samples, places, strict=True):
-            here = place == i
-            built.append(build([column[here] for column in columns]))
-        return built
-
-
 def rejecting_parts(
     samples: list[list[Any]], test: Callable[..., Any], parts: int, level: float
 ) -> int:
     """Count rejections of ``test(*columns of all samples)``; rows of a sample stay together."""
-    tables = _Table([(columns, lambda c: c) for columns in samples], spread=True)
-
-    def joined(*built: list[Any]) -> Any:
-        return test(*(column for columns in built for column in columns))
-
-    return _count_rejections(tables, joined, parts, level)
+    places = [_assign(len(columns[0]), parts) for columns in samples]
+    placed = [(c, at) for own, at in zip(samples, places, strict=True) for c in own]
+    return sum(_rejects(test, [c[at == i] for c, at in placed], level) for i in range(parts))
 
 
-def _count_rejections(table: _Table, test: Callable[..., Any], parts: int, level: float) -> int:
-    places = [_assign(len(columns[0]), parts) for columns, _ in table.samples]
-    return sum(
-        _rejects(test, table.part(places, i), level, spread=table.spread) for i in range(parts)
-    )
-
-
-def _columns(data: Any) -> _Table:
+def _columns(data: Any, test: Callable[..., Any]) -> tuple[list[list[Any]], Callable[..., Any]]:
+    """Samples, each a list of columns, and the test as a function of all columns."""
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         names = list(data.keys()) if isinstance(data, Mapping) else list(data.columns)
         columns = [np.asarray(data[n]) for n in names]
         if not columns or len({len(c) for c in columns}) != 1:
             raise ParameterError("all columns need one entry per unit")
-        return _Table([(columns, lambda c: dict(zip(names, c, strict=True)))], spread=False)
+        return [columns], lambda *part: test(dict(zip(names, part, strict=True)))
     if isinstance(data, np.ndarray):
         if data.ndim == 0:
             raise ParameterError("data needs one unit per row")
-        return _Table([([data], lambda c: c[0])], spread=False)
+        return [[data]], test
     if isinstance(data, Sequence) and not isinstance(data, str) and len(data):
         samples = [np.asarray(s) for s in data]
         if all(s.ndim >= 1 for s in samples):
-            return _Table([([s], lambda c: c[0]) for s in samples], spread=True)
+            return [[s] for s in samples], test
     raise ParameterError(
         "data must be an array, a mapping of columns or a sequence of samples",
         hint="inf.test_of_tests((x, y), scipy.stats.ttest_ind, 1)",
@@ -181,11 +156,11 @@ def _assign(units: int, parts: int) -> NDArray[np.int64]:
     return np.asarray(words % np.uint64(parts), dtype=np.int64)
 
 
-def _rejects(test: Callable[..., Any], arguments: list[Any], level: float, *, spread: bool) -> bool:
+def _rejects(test: Callable[..., Any], arguments: list[Any], level: float) -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            result = test(*arguments) if spread else test(arguments[0])
+            result = test(*arguments)
             pvalue = float(getattr(result, "pvalue", result))
         except Exception:  # noqa: BLE001 - a failing part must look like one that accepts
             return False

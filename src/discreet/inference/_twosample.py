@@ -60,6 +60,7 @@ from discreet.inference._inputs import (
     find_cell,
     noisy,
     output_formula,
+    private,
     repeatable,
     rows_of,
     sampled,
@@ -67,7 +68,14 @@ from discreet.inference._inputs import (
 )
 from discreet.inference._laws import Floats, Noise, Rng, generator
 from discreet.inference._pivot import Group, inverted, null_draws, statistic
-from discreet.inference._results import Interval, TestResult, plain, read_alternative, read_draws
+from discreet.inference._results import (
+    Interval,
+    TestResult,
+    monte_carlo,
+    plain,
+    read_alternative,
+    read_draws,
+)
 from discreet.plan import Dispersion, PublicVariance, Spread
 
 SHARES = (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10))
@@ -144,34 +152,25 @@ def moments(values: Any, low: Number, high: Number, epsilon: Number) -> Moments:
         raise ParameterError(
             f"low must be below high, got {a} and {b}", hint=Hint("low", 0).also("high", 100)
         )
-    x = _private(values)
+    x = private(values)
     u = (np.clip(np.where(np.isnan(x), (a + b) / 2, x), a, b) - (a + b) / 2) / ((b - a) / 2)
     # integer codes record by record: sums are exact, so sensitivities are true
     code = np.rint(np.clip(u, -1, 1) * GRID).astype(np.int64)
     sums = (code.size, int(code.sum()), int((code**2 - GRID**2 // 2).sum()))
-    eps, released = _exact.epsilon(epsilon), []
-    for value, reach, share in zip(sums, (1, GRID, GRID**2 // 2), SHARES, strict=True):
-        released.append(
-            m.geometric(value, sensitivity=reach, epsilon=eps * share, neighbours="add-remove")
-        )
+    eps = _exact.epsilon(epsilon)
+    released = [
+        m.geometric(value, sensitivity=reach, epsilon=eps * share, neighbours="add-remove")
+        for value, reach, share in zip(sums, (1, GRID, GRID**2 // 2), SHARES, strict=True)
+    ]
     count, first, second = (
-        _scaled(noisy(r), unit) for r, unit in zip(released, (1, GRID, GRID**2), strict=True)
+        replace(
+            item,
+            value=float(item.value) / unit,
+            noise=Noise(item.noise.law, item.noise.step / unit),
+        )
+        for item, unit in zip(map(noisy, released), (1, GRID, GRID**2), strict=True)
     )
     return Moments(count, first, second, a, b, p.compose([r.loss for r in released]))
-
-
-def _scaled(item: Noisy, unit: int) -> Noisy:
-    noise = Noise(item.noise.law, item.noise.step / unit)
-    return Noisy(float(item.value) / unit, noise, item.neighbours, item.unit)
-
-
-def _private(values: Any) -> Floats:
-    try:
-        x = np.asarray(values, dtype=np.float64).ravel()
-    except (TypeError, ValueError):
-        raise ParameterError("values must be numbers") from None
-    # neither an error nor a warning may depend on private values
-    return np.clip(x, -1e150, 1e150)
 
 
 def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None) -> Moments:
@@ -191,57 +190,46 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
     cell = find_cell(record, row)
     if cell is None:
         raise ParameterError("pick one group", hint=Hint("row", {"sex": "F"}))
+    return _of_record(record, formula, cell)
+
+
+def _of_record(record: Record, formula: Spread | Dispersion, cell: int) -> Moments:
+    """Read the three numbers of a variance, or make them of its three shares."""
+    if isinstance(formula, Spread):
+        parts: Sequence[int] = (formula.count, formula.first, formula.second)
+    else:
+        parts = formula.cells
+    vectors = [record.numbers(part) for part in parts]
+    law = vectors[0].law
+    if law is None or any(v.law is None for v in vectors):
+        raise _public_size()
+    numbers = np.array([float(v.values[cell]) for v in vectors])
+    shares: Noise | None = None
     if isinstance(formula, Dispersion):
-        return _of_shares(record, formula, cell)
-    # the centre is a whole number of steps, so that one end may be half a step further
-    half = max(math.ceil(formula.widest / formula.step / 2), 1)
-    scale = (1.0, 1 / half, 1 / half**2)
-    parts = []
-    for v, unit in zip((formula.count, formula.first, formula.second), scale, strict=True):
-        vector = record.numbers(v)
-        if vector.law is None:
-            raise _public_size()
-        parts.append(
-            Noisy(
-                float(vector.values[cell]) * unit,
-                Noise(vector.law, Fraction(unit)),
-                str(record.statement.get("neighbours")),
-                str(record.statement.get("unit")),
-                None,
-                *rows_of(record, v, one=True),
-            )
-        )
-    count, first, second = parts
-    # the record centres squares at `half`, not at ½: shift by what n says
-    shift = float(count.value) * (formula.half / half**2 - 0.5)
-    second = Noisy(float(second.value) + shift, second.noise, second.neighbours, second.unit)
-    reach = half * formula.step
-    return Moments(
-        count, first, second, float(formula.centre - reach), float(formula.centre + reach)
+        step, low = Fraction(1, formula.total), float(formula.low)
+        high, shares = low + float(formula.width), Noise(law, step)
+        numbers = _OF_SHARES @ numbers / formula.total
+        # the law on record of the third only has its variance: eleven halves make ½, 3/2, ½
+        laws = [Noise(law * 3, step), Noise(law * 2, step), Noise(law * 11, step / 2)]
+    else:
+        # the centre is a whole number of steps, so that one end may be half a step further
+        half = max(math.ceil(formula.widest / formula.step / 2), 1)
+        units = [1.0, 1 / half, 1 / half**2]
+        laws = [Noise(v.law, Fraction(u)) for v, u in zip(vectors, units, strict=True) if v.law]
+        numbers = numbers * units
+        # the record centres squares at `half`, not at ½: shift by what n says
+        numbers[2] += numbers[0] * (formula.half / half**2 - 0.5)
+        low, high = (float(formula.centre + side * half * formula.step) for side in (-1, 1))
+    whom = (str(record.statement.get("neighbours")), str(record.statement.get("unit")), None)
+    count, first, second = (
+        Noisy(float(v), noise, *whom, *rows_of(record, part, one=True))
+        for v, noise, part in zip(numbers, laws, parts, strict=True)
     )
+    return Moments(count, first, second, low, high, cells=shares)
 
 
 def _public_size() -> ParameterError:
     return ParameterError("the group's size is public here; this test expects a noisy one")
-
-
-def _of_shares(record: Record, formula: Dispersion, cell: int) -> Moments:
-    """Moments from the three shares of a variance."""
-    law = record.numbers(formula.cells[0]).law
-    if law is None:
-        raise _public_size()
-    step = Fraction(1, formula.total)
-    z = [float(record.numbers(i).values[cell]) for i in formula.cells]
-    whom = (str(record.statement.get("neighbours")), str(record.statement.get("unit")), None)
-    rows = rows_of(record, formula.cells[0], one=True)
-    # the law on record of the third only has its variance: eleven halves make ½, 3/2, ½
-    laws = (Noise(law * 3, step), Noise(law * 2, step), Noise(law * 11, step / 2))
-    count, first, second = (
-        Noisy(float(v), noise, *whom, *rows)
-        for v, noise in zip(_OF_SHARES @ z / formula.total, laws, strict=True)
-    )
-    low = float(formula.low)
-    return Moments(count, first, second, low, low + float(formula.width), cells=Noise(law, step))
 
 
 def two_sample_test(
@@ -279,10 +267,18 @@ def two_sample_test(
     >>> test.pvalue < 0.01, test.loss.epsilon()
     (True, 1.0)
     """
-    side, draws = read_alternative(alternative), read_draws(draws)
     if _released(x) != _released(y):
         raise ParameterError("give two private groups, or two released ones")
     groups = [_group(g, low, high, epsilon) for g in (x, y)]
+    check_comparable(groups)
+    # disjoint groups: one record is in one of them, and both paid the same
+    loss = None if _released(x) else groups[0].loss
+    result = _mean_test(groups, 0.0, alternative, draws=draws, rng=rng)
+    return replace(result, method="two-sample test of means", loss=loss)
+
+
+def check_comparable(groups: Sequence[Moments]) -> None:
+    """Refuse groups that cannot have one mean, or that are no independent samples of people."""
     if max(g.low for g in groups) >= min(g.high for g in groups):
         raise ParameterError(
             "the groups are clamped to ranges that do not meet, so their means differ already",
@@ -290,10 +286,6 @@ def two_sample_test(
         )
     shared([g.count for g in groups])
     sampled(*(g.count for g in groups), across=True)
-    # disjoint groups: one record is in one of them, and both paid the same
-    loss = None if _released(x) else groups[0].loss
-    result = _mean_test(groups, 0.0, side, draws=draws, rng=rng)
-    return replace(result, method="two-sample test of means", loss=loss)
 
 
 def paired_test(
@@ -318,13 +310,12 @@ def paired_test(
     >>> inf.paired_test(before, before - 3, bound=10, epsilon=1, rng=1).pvalue < 0.01
     True
     """
-    first, second = _private(before), _private(after)
+    first, second = private(before), private(after)
     if first.size != second.size:
         raise ParameterError("pairs need as many values before as after")
     reach = _exact.positive(_exact.exact(bound, "bound"), "bound", example=10)
     group = moments(second - first, -reach, reach, epsilon)
-    side = read_alternative(alternative)
-    result = _mean_test([group], 0.0, side, draws=draws, rng=rng)
+    result = _mean_test([group], 0.0, alternative, draws=draws, rng=rng)
     return replace(result, method="paired test of means", loss=group.loss)
 
 
@@ -345,8 +336,7 @@ def mean_test(
     null = float(_exact.exact(mu0, "mu0"))
     if not group.low < null < group.high:
         raise ParameterError("mu0 must lie inside the clamping range")
-    side = read_alternative(alternative)
-    result = _mean_test([group], null, side, draws=draws, rng=rng)
+    result = _mean_test([group], null, alternative, draws=draws, rng=rng)
     return replace(result, loss=None if _released(x) else group.loss)
 
 
@@ -380,14 +370,10 @@ def group_of(g: Moments) -> Group:
 
 
 def _mean_test(
-    groups: list[Moments],
-    null: float,
-    side: str,
-    *,
-    draws: int,
-    rng: Rng,
+    groups: list[Moments], null: float, alternative: str, *, draws: int, rng: Rng
 ) -> TestResult:
     """Test that one mean is `null`, or that two means differ by it."""
+    side = read_alternative(alternative)
     parts = [part for g in groups for part in (g.count, g.first, g.second)]
     source, draws = repeatable(rng, *parts), read_draws(draws)
     released = [group_of(g) for g in groups]
@@ -409,7 +395,7 @@ def _mean_test(
         "estimate": estimate,
         "range": "; ".join(sorted({f"clamped to {g.low:g}…{g.high:g}" for g in groups})),
     }
-    pvalue = _tail(t, ratios, side)
+    pvalue = monte_carlo(t, ratios, side)
     if len(groups) > 1 and is_hidden(released):
         pvalue, parameters["note"] = 1.0, HIDDEN
     return TestResult(t, pvalue, side, "test of a mean", parameters, None, interval)
@@ -422,14 +408,6 @@ def is_hidden(released: Sequence[Group]) -> bool:
     are asked about at ε = 0.1, and nearly all of that in releases with a size below zero.
     """
     return any(float(group.size[0]) <= 0 for group in released)
-
-
-def _tail(t: float, null: Floats, side: str) -> float:
-    if side == "two-sided":
-        t, null = abs(t), np.abs(null)
-    elif side == "less":
-        t, null = -t, -null
-    return (1 + int((null >= t).sum())) / (null.size + 1)
 
 
 # -- ranks --------------------------------------------------------------------------
@@ -457,26 +435,20 @@ def rank_test(
     >>> inf.rank_test(x, x + 60, epsilon=1, rng=1).pvalue < 0.01
     True
     """
-    a, b = _private(x), np.sort(_private(y))
+    a, b = private(x), np.sort(private(y))
     if min(a.size, b.size) < 2:
         raise ParameterError("each group needs at least two values")
     below, above = np.searchsorted(b, a, "left"), b.size - np.searchsorted(b, a, "right")
-    source = generator(rng)
+    source, k = generator(rng), read_draws(draws)
     variance = a.size * b.size * (a.size + b.size + 1) / 3
 
-    def null(k: int) -> Floats:
-        if a.size * b.size > 2500:
-            return source.normal(0, math.sqrt(variance), k)
+    if a.size * b.size > 2500:
+        null = source.normal(0, math.sqrt(variance), k)
+    else:
         ranks = source.permuted(np.tile(np.arange(a.size + b.size), (k, 1)), axis=1)
-        return np.asarray(2.0 * ranks[:, : a.size].sum(axis=1) - a.size * (a.size + b.size - 1))
-
-    released = m.geometric(
-        int(below.sum() - above.sum()),
-        sensitivity=2 * max(a.size, b.size),
-        epsilon=epsilon,
-        neighbours="change-one",
-    )
-    result = _rank_result(released, null(read_draws(draws)), source, alternative)
+        null = 2.0 * ranks[:, : a.size].sum(axis=1) - a.size * (a.size + b.size - 1)
+    value, reach = int(below.sum() - above.sum()), 2 * max(a.size, b.size)
+    result = _rank_result(value, reach, epsilon, null, source, alternative=alternative)
     return replace(result, method="Mann–Whitney test of noisy ranks")
 
 
@@ -493,34 +465,34 @@ def signed_rank_test(
 
     ε-DP under change-one, the number of pairs being public.
     """
-    first, second = _private(before), _private(after)
+    first, second = private(before), private(after)
     if first.size != second.size or first.size < 2:
         raise ParameterError("pairs need as many values before as after, and at least two")
-    d = np.nan_to_num(second - first)
-    d = np.sort(d)
+    d = np.sort(np.nan_to_num(second - first))
     more = d.size - np.searchsorted(d, -d, "right")
     less = np.searchsorted(d, -d, "left")
     # ordered pairs count twice, the diagonal once
     statistic = (int(more.sum() - less.sum()) + int(np.sign(d).sum())) // 2
-    source, n = generator(rng), d.size
+    source, k, n = generator(rng), read_draws(draws), d.size
     variance = n * (n + 1) * (2 * n + 1) / 6
-
-    def null(k: int) -> Floats:
-        if n > 100:
-            return source.normal(0, math.sqrt(variance), k)
-        signs = 2.0 * source.integers(0, 2, (k, n)) - 1
-        return np.asarray(signs @ np.arange(1, n + 1))
-
-    released = m.geometric(statistic, sensitivity=2 * n, epsilon=epsilon, neighbours="change-one")
-    result = _rank_result(released, null(read_draws(draws)), source, alternative)
+    if n > 100:
+        null = source.normal(0, math.sqrt(variance), k)
+    else:
+        null = (2.0 * source.integers(0, 2, (k, n)) - 1) @ np.arange(1, n + 1)
+    result = _rank_result(statistic, 2 * n, epsilon, null, source, alternative=alternative)
     return replace(result, method="signed-rank test of noisy ranks")
 
 
 def _rank_result(
-    released: m.Release, null: Floats, source: np.random.Generator, alternative: str
+    value: int,
+    reach: int,
+    epsilon: Number,
+    null: Floats,
+    source: np.random.Generator,
+    *,
+    alternative: str,
 ) -> TestResult:
+    released = m.geometric(value, sensitivity=reach, epsilon=epsilon, neighbours="change-one")
     side, item = read_alternative(alternative), noisy(released)
-    simulated = null + item.noise.simulate(source, null.size)
-    value = float(item.value)
-    pvalue = _tail(value, simulated, side)
-    return TestResult(value, pvalue, side, "", {"noise": item.noise.law}, released.loss)
+    pvalue = monte_carlo(item.value, null + item.noise.simulate(source, null.size), side)
+    return TestResult(float(item.value), pvalue, side, "", {"noise": item.noise.law}, released.loss)

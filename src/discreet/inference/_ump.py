@@ -110,11 +110,8 @@ def ump_test(
     0.2796
     """
     z, law = _read(value, epsilon, delta, tulap, rng)
-    size, side = (
-        read_n(n, value if isinstance(value, Noisy) else None),
-        read_alternative(alternative),
-    )
-    null = _exact.confidence(p0, "p0")
+    size = read_n(n, value if isinstance(value, Noisy) else None)
+    side, null = read_alternative(alternative), _exact.confidence(p0, "p0")
     return TestResult(
         z,
         _pvalue(z, size, null, law, side),

@@ -50,13 +50,9 @@ def noise_size(law: Any, confidence: Number = 0.95, *, step: Number = 1) -> Nois
     >>> round(size.mean_absolute, 6), round(size.margin, 2)
     (10.0, 29.96)
     """
-    noise = _noise(law, step)
+    noise = law.noise if isinstance(law, Noisy) else read_law(law, step)
     low, high, achieved = noise.range(_exact.confidence(confidence))
     return NoiseSize(_mean_absolute(noise), math.sqrt(noise.variance), max(-low, high), achieved)
-
-
-def _noise(law: Any, step: Number) -> Noise:
-    return law.noise if isinstance(law, Noisy) else read_law(law, step)
 
 
 def _mean_absolute(noise: Noise) -> float:

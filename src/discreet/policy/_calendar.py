@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import datetime as dt
 from fractions import Fraction
+from functools import partial
 from typing import ClassVar, Final, cast
 
 from discreet._dataclass import dataclass
 from discreet._exact import Number, show
-from discreet.policy._check import choice, number, refusal, settle
-from discreet.policy._domain import OUTSIDE, Outside, Shown, both, named, null_rule, ordered, within
+from discreet.policy._check import number, refusal, settle
+from discreet.policy._domain import Outside, Shown, bounded, named
 from discreet.policy._formats import date_format, date_pattern
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - naive means UTC throughout
@@ -74,17 +75,9 @@ class Date(Written):
         null: dt.date | str | None = None,
     ) -> None:
         own, subject = named(name)
-        both(min, max, subject, (dt.date(2000, 1, 1), dt.date(2099, 12, 31)))
-        low, high = _day(min, subject, "min"), _day(max, subject, "max")
-        ordered(low, high, subject, dt.date.isoformat)
-
-        def member(value: object) -> dt.date:
-            return within(_day(value, subject, "null"), low, high, subject, dt.date.isoformat)
-
-        settle(self, name=own, min=low, max=high)
-        settle(self, outside=choice(outside, OUTSIDE, subject, "outside"))
-        settle(self, format=date_format(format, subject))
-        settle(self, **null_rule(nullable, null, subject, member, low))
+        usual = (dt.date(2000, 1, 1), dt.date(2099, 12, 31))
+        facts = bounded((min, max), (outside, nullable, null), subject, _day, usual)
+        settle(self, name=own, format=date_format(format, subject), **facts)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -154,24 +147,14 @@ class Timestamp(Written):
         null: dt.date | str | None = None,
     ) -> None:
         own, subject = named(name)
-        both(min, max, subject, (dt.date(2000, 1, 1), dt.date(2100, 1, 1)))
         width = number(step, subject, "step")
         if width <= 0 or (width / _MICRO).denominator != 1:
             raise refusal(
                 f"{subject}: step must be a whole number of microseconds", "step", fix={"step": 1}
             )
-        low = _moment(min, width, subject, "min")
-        high = _moment(max, width, subject, "max")
-        ordered(low, high, subject, dt.datetime.isoformat)
-
-        def member(value: object) -> dt.datetime:
-            moment = _moment(value, width, subject, "null")
-            return within(moment, low, high, subject, dt.datetime.isoformat)
-
-        settle(self, name=own, min=low, max=high, step=width)
-        settle(self, outside=choice(outside, OUTSIDE, subject, "outside"))
-        settle(self, format=date_format(format, subject))
-        settle(self, **null_rule(nullable, null, subject, member, low))
+        usual, read = (dt.date(2000, 1, 1), dt.date(2100, 1, 1)), partial(_moment, width)
+        facts = bounded((min, max), (outside, nullable, null), subject, read, usual)
+        settle(self, name=own, step=width, format=date_format(format, subject), **facts)
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -183,7 +166,7 @@ def _seconds(moment: dt.datetime) -> Fraction:
     return Fraction((moment - _EPOCH) // _MICROSECOND, 10**6)
 
 
-def _moment(value: object, step: Fraction, subject: str, key: str) -> dt.datetime:
+def _moment(step: Fraction, value: object, subject: str, key: str) -> dt.datetime:
     try:
         if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
             value = dt.datetime(value.year, value.month, value.day)  # noqa: DTZ001 - UTC

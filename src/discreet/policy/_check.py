@@ -8,7 +8,7 @@ the first into a line of the file and the second into text to paste.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -138,6 +138,24 @@ def whole(value: Number, subject: str, key: str) -> int:
     return exact.numerator
 
 
+def count(value: Number, subject: str, key: str, most: int) -> int:
+    """Read a whole number from 1 to `most`."""
+    n = whole(value, subject, key)
+    if not 1 <= n <= most:
+        near = min(max(n, 1), most)
+        raise refusal(f"{subject}: {key} must be from 1 to {most}", key, fix={key: near})
+    return n
+
+
+def positive(value: Number, subject: str, key: str, example: str) -> Fraction:
+    """Read an exact number above zero."""
+    exact = number(value, subject, key)
+    if exact <= 0:
+        message = f"{subject}: {key} must be positive, got {show(exact)}"
+        raise refusal(message, key, fix={key: example})
+    return exact
+
+
 def flag(value: object, subject: str, key: str) -> bool:
     """Accept true or false only."""
     if not isinstance(value, bool):
@@ -156,15 +174,17 @@ def choice(value: object, allowed: Collection[str], subject: str, key: str) -> s
     )
 
 
-def collect(items: object, kind: str, key: str, named: Callable[[Any], str]) -> Frozen[Any]:
-    """Gather named things from a mapping or a list; names differ by more than case."""
+def collect(items: object, kind: str, key: str, of: Any) -> Frozen[Any]:
+    """Gather named things of one type, by a mapping or a list; names differ by more than case."""
     if not isinstance(items, Iterable) or isinstance(items, str | bytes):
         raise refusal(f"{key} must be a list or a mapping, got {type(items).__name__}", key)
     listed = items.values() if isinstance(items, Mapping) else items
     found: dict[str, Any] = {}
     folded: dict[str, str] = {}
     for item in listed:
-        label = named(item)
+        if not isinstance(item, of):
+            raise refusal(f"{key} must hold {key}, got {type(item).__name__}", key)
+        label = str(item.name)
         if (twin := folded.setdefault(label.casefold(), label)) != label or label in found:
             raise refusal(
                 f"two {kind}s are called {quote(twin)} and {quote(label)}: "

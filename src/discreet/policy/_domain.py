@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import fields
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar
 
 from discreet._text import quote
-from discreet.policy._check import flag, plain, refusal
+from discreet.policy._check import choice, flag, plain, refusal
 from discreet.policy._check import name as read_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 Outside: TypeAlias = Literal["clamp", "null"]
-OUTSIDE: Final = ("clamp", "null")
 
 V = TypeVar("V")
 
@@ -65,23 +64,44 @@ def null_rule(
     return {"nullable": True, "null": None}
 
 
-def both(low: object, high: object, subject: str, example: tuple[object, object]) -> None:
-    """Refuse a missing bound: without public bounds one value could be arbitrarily large."""
-    if low is None or high is None:
-        missing = "min" if low is None else "max"
-        fix = {"min": example[0] if low is None else low, "max": example[1]}
-        fix["max"] = high if high is not None else fix["max"]
-        raise refusal(f"{subject}: needs public bounds, {missing} is missing", fix=fix)
+def bounded(
+    ends: tuple[object, object],
+    rules: tuple[object, object, object],
+    subject: str,
+    read: Callable[[Any, str, str], V],
+    example: tuple[object, object] = (0, 100),
+) -> dict[str, object]:
+    """Settle what columns with an order share: bounds, and what NULL and all beyond them become.
 
-
-def ordered(low: V, high: V, subject: str, written: Callable[[V], object]) -> None:
+    Without public bounds one value could be arbitrarily large. `rules` are `outside`, `nullable`
+    and `null` of the column; `read` takes a value, the subject and a key.
+    """
+    given = dict(zip(("min", "max"), ends, strict=True))
+    if missing := [key for key, end in given.items() if end is None]:
+        fix = {k: e if given[k] is None else given[k] for k, e in zip(given, example, strict=True)}
+        raise refusal(f"{subject}: needs public bounds, {missing[0]} is missing", fix=fix)
+    low, high = (read(end, subject, key) for key, end in given.items())
+    first, last = _written(low), _written(high)
     if low > high:  # type: ignore[operator]  # every V used here is ordered
-        fix = {"min": written(high), "max": written(low)}
-        raise refusal(f"{subject}: min {written(low)} is above max {written(high)}", "min", fix=fix)
+        fix = {"min": last, "max": first}
+        raise refusal(f"{subject}: min {first} is above max {last}", "min", fix=fix)
+
+    def member(value: object) -> V:
+        inside = read(value, subject, "null")
+        if not low <= inside <= high:  # type: ignore[operator]  # as above
+            message = f"{subject}: null must lie in {first} to {last}"
+            raise refusal(message, "null", fix={"null": first})
+        return inside
+
+    outside, nullable, null = rules
+    example_of_null = plain(low) if isinstance(low, Fraction) else low
+    return {
+        "min": low,
+        "max": high,
+        "outside": choice(outside, ("clamp", "null"), subject, "outside"),
+        **null_rule(nullable, null, subject, member, example_of_null),
+    }
 
 
-def within(value: V, low: V, high: V, subject: str, written: Callable[[V], object]) -> V:
-    if not low <= value <= high:  # type: ignore[operator]  # every V used here is ordered
-        span = f"{written(low)} to {written(high)}"
-        raise refusal(f"{subject}: null must lie in {span}", "null", fix={"null": written(low)})
-    return value
+def _written(value: Any) -> object:
+    return plain(Fraction(value)) if isinstance(value, int | Fraction) else value.isoformat()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias, cast
 
 from discreet._dataclass import dataclass
 from discreet._text import quote
-from discreet.policy._check import FloatText, flag, refusal, settle, whole
+from discreet.policy._check import FloatText, count, flag, refusal, settle, whole
 from discreet.policy._check import text as read_text
 from discreet.policy._domain import Shown, named, null_rule
 
@@ -191,18 +191,7 @@ class Text(Shown):
         longest: Number = 1_000,
     ) -> None:
         own, subject = named(name)
-        settle(self, name=own, longest=_length(longest, subject))
+        settle(self, name=own, longest=count(longest, subject, "longest", MAX_LENGTH))
         settle(
             self, **null_rule(nullable, null, subject, lambda v: read_text(v, subject, "null"), "")
         )
-
-
-def _length(given: Number, subject: str) -> int:
-    longest = whole(given, subject, "longest")
-    if not 1 <= longest <= MAX_LENGTH:
-        raise refusal(
-            f"{subject}: longest must lie between 1 and {MAX_LENGTH}",
-            "longest",
-            fix={"longest": min(max(longest, 1), MAX_LENGTH)},
-        )
-    return longest

@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 import tomllib
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from discreet.errors import PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 Path = tuple[str, ...]
 
@@ -111,27 +112,26 @@ class _Scanner:
             self._token(_SCALAR)
 
     def _array(self, path: Path, depth: int) -> None:
-        place = 0
-        self._skip(_BLANK)
-        while not self._accept("]"):
+        for place in self._items("]", _BLANK):
             self.lines.setdefault((*path, str(place)), self._here())
             self._value((*path, str(place)), depth + 1)
-            place += 1
-            self._skip(_BLANK)
-            if not self._accept(","):
-                self._expect("]")
-                return
-            self._skip(_BLANK)
 
     def _inline_table(self, path: Path, depth: int) -> None:
-        self._skip(_SPACE)
-        while not self._accept("}"):
+        for _ in self._items("}", _SPACE):
             self._pair(path, depth + 1)
-            self._skip(_SPACE)
-            if not self._accept(","):
-                self._expect("}")
+
+    def _items(self, end: str, blank: re.Pattern[str]) -> Iterator[int]:
+        """Stand at one item after another, up to the bracket that ends them."""
+        self._skip(blank)
+        for place in count():
+            if self._accept(end):
                 return
-            self._skip(_SPACE)
+            yield place
+            self._skip(blank)
+            if not self._accept(","):
+                self._expect(end)
+                return
+            self._skip(blank)
 
     def _here(self) -> int:
         self._line += self.text.count("\n", self._counted, self.at)

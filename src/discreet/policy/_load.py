@@ -279,7 +279,10 @@ def _policy(raw: Mapping[str, Any]) -> Policy:
         service = Service(**stated)
     if "budget" not in raw:
         raise refusal("a policy needs a budget", hint='budget = { epsilon = "1" }')
-    budget = _budget(_section(raw, "budget", {"epsilon": "1"}))
+    sums = _section(raw, "budget", {"epsilon": "1"})
+    with _inside("budget", raw=sums):
+        _known(sums, [f.name for f in fields(Budget)], "[budget]")
+        budget = Budget(**sums)
     if "tables" not in raw:
         raise refusal("a policy needs at least one table", hint="[tables.people.columns]")
     tables = _section(raw, "tables", {"people": {"columns": {}}})
@@ -294,12 +297,6 @@ def _section(raw: Mapping[str, Any], key: str, example: Mapping[str, object]) ->
         line = f"{key} = {_toml.value(example)}"
         raise refusal(f"{key} must be a table of keys and values", key, hint=line)
     return section
-
-
-def _budget(raw: Mapping[str, Any]) -> Budget:
-    with _inside("budget", raw=raw):
-        _known(raw, [f.name for f in fields(Budget)], "[budget]")
-        return Budget(**raw)
 
 
 def _table(name: str, raw: object) -> Table:

@@ -23,14 +23,15 @@ from discreet.errors import PolicyError
 from discreet.policy._check import (
     choice,
     collect,
+    count,
     flag,
     nearest,
     number,
     plain,
+    positive,
     refusal,
     settle,
     text,
-    whole,
 )
 from discreet.policy._check import (
     name as read_name,
@@ -109,18 +110,18 @@ class Budget:
         *,
         minimum: Number = MINIMUM,
     ) -> None:
-        loss = None if epsilon is None else _positive(epsilon, "epsilon", "1")
+        loss = None if epsilon is None else positive(epsilon, "budget", "epsilon", "1")
         failure = number(delta, "budget", "delta")
         if not 0 <= failure < 1:
             raise refusal("budget: delta must lie in [0, 1)", "delta", fix={"delta": "1e-6"})
-        concentrated = None if rho is None else _positive(rho, "rho", "0.1")
+        concentrated = None if rho is None else positive(rho, "budget", "rho", "0.1")
         mode: object = accounting
         if accounting is None:
             mode = "pure" if failure == 0 and concentrated is None else "zcdp"
         settle(self, epsilon=loss, delta=failure, rho=concentrated)
         settle(self, accounting=choice(mode, ACCOUNTING, "budget", "accounting"))
         settle(self, shares=_shares({} if shares is None else shares))
-        settle(self, minimum=_positive(minimum, "minimum", "0.001"))
+        settle(self, minimum=positive(minimum, "budget", "minimum", "0.001"))
         self._agree()
 
     @property
@@ -144,13 +145,6 @@ class Budget:
             )
         if mode != "pure" and not delta:
             raise refusal(f"budget: {mode} accounting needs delta", fix={"delta": "1e-6"})
-
-
-def _positive(value: Number, key: str, example: str) -> Fraction:
-    exact = number(value, "budget", key)
-    if exact <= 0:
-        raise refusal(f"budget: {key} must be positive, got {show(exact)}", key, fix={key: example})
-    return exact
 
 
 def _shares(shares: object) -> Frozen[Fraction]:
@@ -263,8 +257,9 @@ class Table:
         subject = f"table {quote(own)}"
         above = owner_of(owner, subject)
         named = None if key is None else text(key, subject, "key", limit=255)
-        listed = collect(columns, "column", "columns", _column_name)
+        listed = collect(columns, "column", "columns", Column)
         ids = (None if named == unit else named, None if above is None else above.column)
+        limits = max_rows_per_unit, max_groups_per_unit, max_rows_per_group, max_rows_per_parent
         relation = choice(neighbours, [n.value for n in Neighbours], subject, "neighbours")
         settle(
             self,
@@ -274,10 +269,10 @@ class Table:
             unit=None if unit is None else text(unit, subject, "unit", limit=255),
             neighbours=Neighbours(relation),
             public=flag(public, subject, "public"),
-            max_rows_per_unit=_limit(max_rows_per_unit, subject, LIMITS[0]),
-            max_groups_per_unit=_limit(max_groups_per_unit, subject, LIMITS[1]),
-            max_rows_per_group=_limit(max_rows_per_group, subject, LIMITS[2]),
-            max_rows_per_parent=_limit(max_rows_per_parent, subject, LIMITS[3]),
+            **{
+                key: None if limit is None else count(limit, subject, key, MAX_LIMIT)
+                for key, limit in zip(LIMITS, limits, strict=True)
+            },
             numbers=None if numbers is None else choice(numbers, NUMBERS, subject, "numbers"),
             key=named,
             owner=above,
@@ -381,22 +376,6 @@ class Table:
         return cast("Column", _pick(self.columns, name, f"column in table {quote(self.name)}"))
 
 
-def _column_name(item: object) -> str:
-    if not isinstance(item, Column):
-        raise refusal(f"columns must hold columns, got {type(item).__name__}", "columns")
-    return str(item.name)
-
-
-def _limit(value: int | None, subject: str, key: str) -> int | None:
-    if value is None:
-        return None
-    limit = whole(value, subject, key)
-    if not 1 <= limit <= MAX_LIMIT:
-        near = 1 if limit < 1 else MAX_LIMIT
-        raise refusal(f"{subject}: {key} must be from 1 to {MAX_LIMIT}", key, fix={key: near})
-    return limit
-
-
 @dataclass(frozen=True, slots=True, init=False)
 class Policy:
     """What is public about the data, and how much privacy may be lost.
@@ -447,7 +426,7 @@ class Policy:
     ) -> None:
         if not isinstance(budget, Budget):
             raise refusal("a policy needs a budget", "budget", hint='Budget("1")')
-        members = linked(collect(tables, "table", "tables", _table_name))
+        members = linked(collect(tables, "table", "tables", Table))
         if all(table.public for table in members.values()):
             raise refusal(
                 "a policy needs at least one private table", "tables", hint="public = false"
@@ -558,12 +537,6 @@ def _witness(url: object) -> str | None:
             fix={"witness": "postgresql://db.example/marks"},
         )
     return text
-
-
-def _table_name(item: object) -> str:
-    if not isinstance(item, Table):
-        raise refusal(f"tables must hold tables, got {type(item).__name__}", "tables")
-    return item.name
 
 
 def _listed(given: object, known: Sequence[str], subject: str, key: str) -> tuple[str, ...]:

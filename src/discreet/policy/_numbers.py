@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
 from discreet._dataclass import dataclass
 from discreet._exact import Number, show
-from discreet.policy._check import choice, number, plain, refusal, settle, whole
-from discreet.policy._domain import OUTSIDE, Outside, Shown, both, named, null_rule, ordered, within
+from discreet.policy._check import number, plain, refusal, settle, whole
+from discreet.policy._domain import Outside, Shown, bounded, named
 
 GRID_BITS: Final = 53
 """Grid integers stay below 2^53: a double holds each of them exactly."""
@@ -57,17 +57,7 @@ class Integer(Shown):
         null: Number | None = None,
     ) -> None:
         own, subject = named(name)
-        both(min, max, subject, (0, 100))
-        low = whole(cast("Number", min), subject, "min")
-        high = whole(cast("Number", max), subject, "max")
-        ordered(low, high, subject, int)
-
-        def member(value: object) -> int:
-            return within(whole(cast("Number", value), subject, "null"), low, high, subject, int)
-
-        settle(self, name=own, min=low, max=high)
-        settle(self, outside=choice(outside, OUTSIDE, subject, "outside"))
-        settle(self, **null_rule(nullable, null, subject, member, low))
+        settle(self, name=own, **bounded((min, max), (outside, nullable, null), subject, whole))
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -128,20 +118,10 @@ class Real(Shown):
         null: Number | None = None,
     ) -> None:
         own, subject = named(name)
-        both(min, max, subject, (0, 100))
-        low = number(cast("Number", min), subject, "min")
-        high = number(cast("Number", max), subject, "max")
-        ordered(low, high, subject, plain)
-        width = _step(step, low, high, subject)
-
-        def member(value: object) -> Fraction:
-            inside = number(cast("Number", value), subject, "null")
-            _on_grid(within(inside, low, high, subject, plain), width, subject, "null")
-            return inside
-
-        settle(self, name=own, min=low, max=high, step=width)
-        settle(self, outside=choice(outside, OUTSIDE, subject, "outside"))
-        settle(self, **null_rule(nullable, null, subject, member, plain(low)))
+        settle(self, name=own, **bounded((min, max), (outside, nullable, null), subject, number))
+        settle(self, step=_step(step, self.min, self.max, subject))
+        if self.null is not None:
+            _on_grid(self.null, self.step, subject, "null")
 
     @property
     def grid(self) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from discreet._dataclass import dataclass, fields
 from discreet._exact import Number
-from discreet.policy._check import number, plain, refusal, settle, whole
+from discreet.policy._check import count, plain, positive, settle
 
 _ROWS_AT_MOST = 10**12
 
@@ -50,17 +50,17 @@ class Service:
         expiry: Number = 7,
         owners: Number = 1,
     ) -> None:
-        most = None if rows is None else whole(rows, "service", "rows")
-        if most is not None and not 1 <= most <= _ROWS_AT_MOST:
-            raise refusal("service: rows must be from 1 to 10^12", "rows", fix={"rows": 1_000_000})
-        days = whole(expiry, "service", "expiry")
-        if not 1 <= days <= 366:
-            raise refusal("service: expiry is a number of days up to 366", fix={"expiry": 7})
-        agree = whole(owners, "service", "owners")
-        if agree not in (1, 2):
-            raise refusal("service: owners must be 1 or 2", "owners", fix={"owners": 2})
-        settle(self, rows=most, expiry=days, owners=agree)
-        settle(self, approval=_price(approval, "approval"), daily=_price(daily, "daily"))
+        prices = {"approval": approval, "daily": daily}
+        settle(
+            self,
+            rows=None if rows is None else count(rows, "service", "rows", _ROWS_AT_MOST),
+            expiry=count(expiry, "service", "expiry", 366),
+            owners=count(owners, "service", "owners", 2),
+            **{
+                k: None if v is None else positive(v, "service", k, "0.5")
+                for k, v in prices.items()
+            },
+        )
 
     def to_mapping(self) -> dict[str, object]:
         """Give what is not as it is by default, as the policy's file states it."""
@@ -71,12 +71,3 @@ class Service:
             for name, value in stated.items()
             if value != getattr(usual, name)
         }
-
-
-def _price(value: Number | None, key: str) -> Fraction | None:
-    if value is None:
-        return None
-    exact = number(value, "service", key)
-    if exact <= 0:
-        raise refusal(f"service: {key} must be positive", key, fix={key: "0.5"})
-    return exact

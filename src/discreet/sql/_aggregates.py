@@ -43,22 +43,16 @@ from discreet.sql._bounds import Bounds, check_ratio, read_bounds
 from discreet.sql._hints import ABSENT, absent, on_its_own, question
 from discreet.sql._over import over_rows, window
 from discreet.sql._rows import TIMES, Rows, arity, constant, whole
-from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
-from discreet.sql._walk import all_of
+from discreet.sql._text import INFIX, columns_of, function_name, is_unit, label, only, refuse
+from discreet.sql._walk import all_of, count_different
 
 LISTED: Final = "list of values"
 _ARITHMETIC: Final = ("+", "-", "*", "/", "//", "%", "round")
 _BETWEEN_MOMENTS: Final = frozenset({"-", "<", "<=", "=", "<>", ">=", ">"})
 AGGREGATES: Final = frozenset(CALLS)
 _SCALARS: Final = {
-    "ABS": ("abs", 1, 1),
-    "SQRT": ("sqrt", 1, 1),
-    "LN": ("ln", 1, 1),
-    "LOG": ("log", 1, 1),
+    **{n: (n.lower(), 1, 1) for n in ("ABS", "SQRT", "LN", "LOG", "EXP", "FLOOR", "CEIL")},
     "LOG10": ("log", 1, 1),
-    "EXP": ("exp", 1, 1),
-    "FLOOR": ("floor", 1, 1),
-    "CEIL": ("ceil", 1, 1),
     "CEILING": ("ceil", 1, 1),
     "LEAST": ("least", 1, 100),
     "GREATEST": ("greatest", 1, 100),
@@ -84,10 +78,6 @@ class Outputs:
     aliases: dict[str, OutputExpr] = field(default_factory=dict)
     reading: bool = True
 
-    def _is_column(self, name: str) -> bool:
-        sources = self.assembly.scope.sources
-        return any(name.casefold() == c.casefold() for s in sources for c in s.columns)
-
     def lower(self, node: exp.Expr) -> OutputExpr:
         """Lower an output expression."""
         name = function_name(node)
@@ -98,7 +88,7 @@ class Outputs:
         if name == "GROUPING":
             return self._grouping(node)
         if name in ABSENT:
-            raise absent(name or "", node, self._row)
+            raise absent(name, node, self._row)
         if not has_aggregate(node) and (out := self._plain(node)) is not None:
             return out
         handler = _NODES.get(type(node))
@@ -134,10 +124,14 @@ class Outputs:
         if isinstance(node, exp.Column) and not node.args.get("table"):
             alias = self.aliases.get(node.name.casefold())
             # while SELECT is read, an earlier item's name stands behind the table's own
-            if alias is not None and not (self.reading and self._is_column(node.name)):
-                return alias
+            if alias is not None:
+                known = columns_of(self.assembly.scope) if self.reading else ()
+                if node.name.casefold() not in known:
+                    return alias
+        if isinstance(node, exp.Literal) and node.is_string:
+            return Text(str(node.this))
         if isinstance(node, exp.Literal):
-            return Text(str(node.this)) if node.is_string else self._number(node)
+            return Number(constant(self.rows.lower(node), "an output"))
         if isinstance(node, exp.Boolean):
             return Number(Fraction(int(node.this)))
         if isinstance(node, exp.Null):
@@ -157,9 +151,6 @@ class Outputs:
                 raise
             return None
 
-    def _number(self, node: exp.Expr) -> Number:
-        return Number(constant(self.rows.lower(node), "an output"))
-
     def _ungrouped(self, node: exp.Expr) -> OutputExpr:
         if (over := node.find_ancestor(exp.Window)) is not None:
             raise over_rows(self.rows.scope, over)
@@ -167,22 +158,18 @@ class Outputs:
             select = node.find_ancestor(exp.Select)
             shown = [] if select is None else [e.unalias() for e in select.expressions]
             over = next((e for e in shown if isinstance(e, exp.Window)), None)
-            if over is not None and select is not None and not select.args.get("group"):
+            group = None if select is None else select.args.get("group")
+            if over is not None and not group:
                 raise over_rows(self.rows.scope, over)
+            keys = [] if group is None else [k.sql() for k in group.expressions]
             raise QueryError(
                 f"{build.quote(node.name)} is neither a key nor inside an aggregate",
-                hint=f"GROUP BY {', '.join([*self._groups(select), written(node.name)])}",
+                hint=f"GROUP BY {', '.join([*keys, written(node.name)])}",
             )
         self.rows.lower(node)  # a row expression is refused by its own name first
         raise QueryError(
             f"{label(node)} is neither a key nor inside an aggregate", hint="GROUP BY 1"
         )
-
-    @staticmethod
-    def _groups(select: exp.Expr | None) -> list[str]:
-        """What a question groups by already."""
-        group = None if select is None else select.args.get("group")
-        return [] if group is None else [k.sql() for k in group.expressions]
 
     def make(self, op: str, *args: OutputExpr) -> Apply:
         """Apply an operation to outputs that it suits."""
@@ -359,8 +346,7 @@ class Outputs:
             raise refuse(f"{label(node)} with FILTER or WITHIN GROUP", "COUNT(*) FILTER (WHERE …)")
         args = [a for a in node.expressions if not isinstance(a, exp.Kwarg)]
         kwargs = [a for a in node.expressions if isinstance(a, exp.Kwarg)]
-        call = _Call(self, name or "", args, test, order, bounds=self.bounds)
-        return call.lower(kwargs)
+        return _Call(self, name, args, test, order).lower(kwargs)
 
 
 def _kind(t: Type) -> str:
@@ -381,7 +367,6 @@ class _Call:
     args: list[exp.Expr]
     test: Expr | None
     order: exp.Expr | None
-    bounds: Bounds
 
     def lower(self, kwargs: Sequence[exp.Kwarg]) -> Statistic:
         name, (kind, entry) = self.name, CALLS[self.name]
@@ -427,10 +412,10 @@ class _Call:
     def _pair(self, kind: type[Statistic], fixed: Mapping[str, object]) -> Statistic:
         """A statistic of two columns, each filtered alike."""
         arity(self.name, self.args, 2)
+        given = (self._value(), self._filtered(self._given(self.args[1])))
+        sides = [build.typed(operand, self.name) for operand in given]
         one, other = (
-            e if e.type.kind is Kind.BOOLEAN else build.as_number(e, self.name)
-            for o in (self._value(), self._filtered(self._given(self.args[1])))
-            for e in (build.typed(o, self.name),)
+            e if e.type.kind is Kind.BOOLEAN else build.as_number(e, self.name) for e in sides
         )
         return statistic(kind, one, other=other, **fixed)
 
@@ -438,12 +423,8 @@ class _Call:
         """The most frequent texts, as a question of its own: their list is private."""
         select = self.args[0].find_ancestor(exp.Select)
         text = isinstance(value, Expr) and value.type.kind is Kind.TEXT
-        if (
-            CALLS[self.name][0] is not CALLS["MODE"][0]
-            or not text
-            or select is None
-            or len(select.expressions) > 1
-        ):
+        mode = CALLS[self.name][0] is CALLS["MODE"][0]
+        if not mode or not text or select is None or len(select.expressions) > 1:
             return None
         asked = question(self.args[0], [self.args[0]], [])
         most = self.args[1].sql() if len(self.args) > 1 else "1"
@@ -469,7 +450,7 @@ class _Call:
         if isinstance(arg, exp.Distinct):
             only(arg, "expressions")
             return self._distinct(arg.expressions)
-        self.bounds.count(self.limits)
+        self.outputs.bounds.count(self.limits)
         if isinstance(arg, exp.Star):
             only(arg)
             one = build.number(Fraction(1))
@@ -517,15 +498,11 @@ class _Call:
         select = args[0].find_ancestor(exp.Select)
         if not own or len(rest) != 1 or select is None:
             return None
-        call = exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[rest[0].copy()])])
-        inner = question(args[0], own[:1], [call])
+        inner = question(args[0], own[:1], [count_different(rest[0])])
         return inner and f"SELECT SUM(n) AS pairs FROM ({inner}) AS p"  # noqa: S608 - a hint
 
     def _is_unit(self, node: exp.Expr) -> bool:
-        if not isinstance(node, exp.Column):
-            return False
-        scope = self.outputs.assembly.scope
-        return scope.is_unit(node.name, identifier(node.args.get("table")))
+        return is_unit(self.outputs.assembly.scope, node)
 
     def _value(self) -> Operand:
         """The aggregated expression, clamped to stated bounds, filtered."""
@@ -538,7 +515,7 @@ class _Call:
         operand = self._given(arg)
         if self.name in ("AVG", "MEAN") and self.limits.per_row is None:
             check_ratio(operand, self.name, arg)
-        return self._filtered(self.bounds.apply(operand, self.limits, self.name))
+        return self._filtered(self.outputs.bounds.apply(operand, self.limits, self.name))
 
     def _given(self, node: exp.Expr) -> Operand:
         rows = self.outputs.rows
@@ -577,8 +554,8 @@ _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], OutputExpr]]] = {
 
 def names_number(scope: Scope, select: exp.Select, part: exp.Expr) -> bool:
     """Whether a condition names an aggregate among the outputs, and no column."""
-    columns = {n.casefold() for s in scope.sources for n in s.columns}
-    named = {c.name.casefold() for c in all_of(part, exp.Column) if not c.table} - columns
+    named = {c.name.casefold() for c in all_of(part, exp.Column) if not c.table}
+    named -= columns_of(scope)
     return any(e.alias.casefold() in named and has_aggregate(e) for e in select.expressions)
 
 
@@ -590,7 +567,7 @@ def default_name(node: exp.Expr, place: int) -> str:
         inner = node.this
         return default_name(inner if inner.expressions or inner.this else node, place)
     words: list[str] = []
-    if (name := function_name(node)) is not None:
+    if name := function_name(node):
         words.append(name.lower())
         if any(isinstance(a, exp.Distinct) for a in node.expressions):
             words.append("distinct")

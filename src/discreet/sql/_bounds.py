@@ -31,7 +31,7 @@ from discreet._exact import show
 from discreet.errors import QueryError
 from discreet.plan import Assembly, Operand, build, expr
 from discreet.sql._rows import Rows, constant, whole
-from discreet.sql._text import at_most, identifier, refuse
+from discreet.sql._text import at_most, is_unit, refuse
 
 
 @dataclass(frozen=True)
@@ -42,26 +42,25 @@ class Stated:
     per_group: tuple[Fraction, Fraction] | None = None
 
 
+_STATED: Final = {f"contribution_bounds_{each}": each for each in ("per_row", "per_group")}
+
+
 def read_bounds(kwargs: Sequence[exp.Kwarg], rows: Rows) -> Stated:
     """Read ``contribution_bounds_per_row => (lo, hi)`` and its sibling."""
     bounds: dict[str, tuple[Fraction, Fraction]] = {}
     for kwarg in kwargs:
         name = kwarg.name.lower()
-        key = {
-            "contribution_bounds_per_row": "per_row",
-            "contribution_bounds_per_group": "per_group",
-        }
-        if name not in key:
-            near = build.nearest(name, key)
+        if name not in _STATED:
+            near = build.nearest(name, _STATED)
             said = f"{near} => {kwarg.expression.sql()}"
             raise refuse(f"argument {build.quote(name)}", said if near else None)
         pair = kwarg.expression
-        if not isinstance(pair, exp.Tuple) or len(pair.expressions) != 2 or key[name] in bounds:
+        if not isinstance(pair, exp.Tuple) or len(pair.expressions) != 2 or _STATED[name] in bounds:
             raise QueryError(f"{name} takes one pair of bounds", hint=f"{name} => (0, 100)")
         low, high = (constant(rows.lower(e), name) for e in pair.expressions)
         if low > high:
             raise QueryError(f"{name}: the lower bound is above the upper one")
-        bounds[key[name]] = (low, high)
+        bounds[_STATED[name]] = (low, high)
     return Stated(**bounds)
 
 
@@ -146,8 +145,14 @@ def read_options(hint: exp.Expr | None, assembly: Assembly) -> Options:
     _check_unit(options.get("privacy_unit_column"), assembly)
     rows = Rows(assembly.scope)
 
-    def number(name: str) -> Fraction | None:
-        return constant(rows.lower(options[name]), name) if name in options else None
+    epsilon, delta = (
+        constant(rows.lower(options[name]), name) if name in options else None
+        for name in ("epsilon", "delta")
+    )
+    if epsilon is not None and epsilon <= 0:
+        raise QueryError("epsilon must be positive", hint="epsilon = 1")
+    if delta is not None and not 0 <= delta < 1:
+        raise QueryError("delta must lie between 0 and 1", hint="delta = 1e-6")
 
     def limit(name: str) -> int | None:
         n = whole(rows.lower(options[name]), name) if name in options else None
@@ -156,32 +161,17 @@ def read_options(hint: exp.Expr | None, assembly: Assembly) -> Options:
         return n
 
     return Options(
-        _positive("epsilon", number("epsilon")),
-        _fraction("delta", number("delta")),
+        epsilon,
+        delta,
         limit("max_rows_contributed"),
         limit("max_groups_contributed"),
         _public(options.get("group_selection_strategy")),
     )
 
 
-def _positive(name: str, value: Fraction | None) -> Fraction | None:
-    if value is not None and value <= 0:
-        raise QueryError(f"{name} must be positive", hint=f"{name} = 1")
-    return value
-
-
-def _fraction(name: str, value: Fraction | None) -> Fraction | None:
-    if value is not None and not 0 <= value < 1:
-        raise QueryError(f"{name} must lie between 0 and 1", hint=f"{name} = 1e-6")
-    return value
-
-
 def _check_unit(node: exp.Expr | None, assembly: Assembly) -> None:
-    if node is None:
-        return
     unit = assembly.scope.unit
-    table = identifier(node.args.get("table"))
-    if not isinstance(node, exp.Column) or not assembly.scope.is_unit(node.name, table):
+    if node is not None and not is_unit(assembly.scope, node):
         stated = "one row" if unit is None else build.quote(unit)
         raise QueryError(
             f"the policy's privacy unit is {stated}, a question cannot choose another",

@@ -16,7 +16,8 @@ from discreet.errors import UnsupportedQueryError
 from discreet.plan import Scan, Scope, build, expr
 from discreet.sql._joins import open_text, same_rows
 from discreet.sql._rows import Rows
-from discreet.sql._text import identifier, only, refuse
+from discreet.sql._text import column_of, identifier, is_unit, only, refuse, table_of
+from discreet.sql._walk import set_tests, tests_of
 
 if TYPE_CHECKING:
     from discreet.sql._select import Select
@@ -49,12 +50,11 @@ def tested(select: Select, scope: Scope, node: exp.In | exp.Exists, *, wanted: b
         raise refuse("IN (SELECT …) on anything but the unit", hint)
     other = select.rows_of(query, "subquery")
     theirs = list(other.sources[0].columns.values())
-    alias = identifier(column.args.get("table"))
-    if scope.is_unit(column.name, alias):
+    if is_unit(scope, column):
         if theirs:
             raise refuse("IN (SELECT …) that selects anything but the unit", hint)
         return scope.having(other, where=wanted)
-    mine = scope.column(column.name, alias)
+    mine = column_of(scope, column)
     if not theirs or not same_rows(scope, mine, other, theirs[0]):
         raise refuse("IN (SELECT …) on anything but the unit", hint)
     assert isinstance(mine, expr.Column)
@@ -91,9 +91,8 @@ def _listed(select: Select, scope: Scope, node: exp.In, table: pol.Table, *, wan
 def _public_table(query: exp.Select, policy: pol.Policy) -> pol.Table | None:
     """The public table that a subquery reads, if it is one."""
     start = query.args.get("from_")
-    name = start.this.name.casefold() if start and isinstance(start.this, exp.Table) else ""
-    found = [t for n, t in policy.tables.items() if n.casefold() == name and t.public]
-    return found[0] if found else None
+    table = table_of(policy, start and start.this)
+    return table if table is not None and table.public else None
 
 
 def _exists(select: Select, scope: Scope, node: exp.Exists, hint: str, *, wanted: bool) -> Scope:
@@ -104,20 +103,18 @@ def _exists(select: Select, scope: Scope, node: exp.Exists, hint: str, *, wanted
         raise refuse(unlinked, hint)
     query = query.copy()
     inner = replace(select, node=query).tables()
-    test = query.args["where"].this
-    parts = list(test.flatten()) if isinstance(test, exp.And) else [test]
+    parts = tests_of(query.args["where"])
     links = [(part, link) for part in parts if (link := _link(part.unnest(), scope, inner))]
     if len(links) != 1 or query.args.get("group") is not None or inner.unit is None:
         raise refuse(unlinked, hint)
     ((linked, (mine, theirs)),) = links
-    rest = [part for part in parts if part is not linked]
-    query.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+    set_tests(query, [part for part in parts if part is not linked])
     query.set("expressions", [theirs.copy()])
     other = select.rows_of(query, "subquery")
     columns = list(other.sources[0].columns.values())
     if not columns:
         return scope.having(other, where=wanted)
-    own = scope.column(mine.name, identifier(mine.args.get("table")))
+    own = column_of(scope, mine)
     assert isinstance(own, expr.Column)
     assert isinstance(columns[0], expr.Column)
     return scope.having(other, where=wanted, on=(own, columns[0]))

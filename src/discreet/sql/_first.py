@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from discreet import policy as pol
 from discreet.errors import UnsupportedQueryError
-from discreet.sql._text import function_name
-from discreet.sql._walk import all_of
+from discreet.sql._text import function_name, table_of
+from discreet.sql._walk import all_of, calling, set_group, set_tests, tests_of, under
 
 _COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between)
 """Tests that no NULL passes, nor their opposites."""
@@ -40,12 +40,11 @@ def first_rows(select: exp.Select, units: set[str], policy: pol.Policy) -> None:
     for name, value in _shown(select, inner, columns):
         if isinstance(value, exp.Column) and value.name.casefold() == unit.name.casefold():
             continue
-        made = exp.Anonymous(this=f"ARG_{call}_NULL", expressions=[value.copy(), by.this.copy()])
-        if value == by.this:
-            made = exp.Anonymous(this=call, expressions=[value.copy()])
+        own = value == by.this
+        made = calling(call, value) if own else calling(f"ARG_{call}_NULL", value, by.this)
         items.append(exp.alias_(made, name, quoted=True))
     inner.set("expressions", items)
-    inner.set("group", exp.Group(expressions=[unit.copy()]))
+    set_group(inner, [unit])
 
 
 def first_values(select: exp.Select, policy: pol.Policy) -> None:
@@ -83,25 +82,16 @@ def _reads(select: exp.Select, unit: exp.Column) -> bool:
 def _may_be_null(inner: exp.Select, value: exp.Expr, policy: pol.Policy) -> bool:
     """Whether rows without a place in the order may be left after WHERE."""
     source = inner.args["from_"].this
-    if any(_is_known(t.unnest(), value) for t in _tests(inner)):
+    if any(_is_known(t.unnest(), value) for t in tests_of(inner.args.get("where"))):
         return False
     named = {c.alias.casefold() for c in inner.root().find_all(exp.CTE)}
     if not isinstance(source, exp.Table) or source.name.casefold() in named:
         return True
-    tables = {n.casefold(): t for n, t in policy.tables.items()}
-    table = tables.get(source.name.casefold())
+    table = table_of(policy, source)
     if table is None or inner.args.get("joins") or not isinstance(value, exp.Column):
         return True
     rules = {n.casefold(): c.nullable for n, c in table.columns.items()}
     return rules.get(value.name.casefold(), True)
-
-
-def _tests(select: exp.Select) -> list[exp.Expr]:
-    """The tests of WHERE, all of which must hold."""
-    where = select.args.get("where")
-    if where is None:
-        return []
-    return list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
 
 
 def _is_known(test: exp.Expr, value: exp.Expr) -> bool:
@@ -125,8 +115,7 @@ def _inline(select: exp.Select, units: set[str]) -> None:
         if not (ranks or cte.this.args.get("qualify")) or start is None or len(read) != 1:
             continue
         if start.this is read[0]:
-            alias = exp.TableAlias(this=exp.to_identifier(read[0].alias_or_name))
-            start.set("this", exp.Subquery(this=cte.this.copy(), alias=alias))
+            start.set("this", under(cte.this.copy(), read[0].alias_or_name))
             cte.pop()
     if clause is not None and not clause.expressions:
         select.set("with_", None)
@@ -146,12 +135,11 @@ def _numbered(
     name = ranks[0].alias.casefold() if len(ranks) == 1 else ""
     if not name:
         return None
-    tests = _tests(select)
+    tests = tests_of(select.args.get("where"))
     chosen = [t for t in tests if _is_one(t.unnest(), name)]
     if len(chosen) != 1:
         return None
-    rest = [t.copy() for t in tests if t is not chosen[0]]
-    select.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+    set_tests(select, [t for t in tests if t is not chosen[0]])
     inner.set("expressions", [e for e in inner.expressions if e is not ranks[0]])
     return _parts(ranks[0].unalias())
 

@@ -6,7 +6,6 @@ has no such table gets the example with names of theirs, or, where none fits, no
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,14 @@ from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import Expr, Operand
 from discreet.sql._paste import pasted, with_comma
 from discreet.sql._text import function_name
+from discreet.sql._walk import (
+    count_different,
+    count_rows,
+    set_group,
+    set_tests,
+    tests_of,
+    with_clauses,
+)
 from discreet.sql._wrap import resolved
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -177,18 +184,10 @@ def question(node: exp.Expr, keys: Sequence[exp.Expr], values: Sequence[exp.Expr
     select = node.find_ancestor(exp.Select)
     if select is None or select.args.get("from_") is None or select.args.get("with_"):
         return None
-    calls = values or [exp.Anonymous(this="COUNT", expressions=[exp.Star()])]
+    calls = values or [count_rows()]
     asked = exp.select(*(k.copy() for k in keys), *(exp.alias_(c.copy(), "n") for c in calls))
-    for clause in ("from_", "joins", "where"):
-        asked.set(clause, select.args.get(clause))
-    asked.set("group", exp.Group(expressions=[k.copy() for k in keys]))
+    set_group(with_clauses(asked, select, "from_", "joins", "where"), keys)
     return asked.sql()
-
-
-def inner_question(part: exp.Expr) -> str | None:
-    """The subquery of a condition, as a question of its own."""
-    found = part.find(exp.Subquery)
-    return None if found is None else found.this.sql()
 
 
 def tested_later(part: exp.Expr) -> str | None:
@@ -196,11 +195,8 @@ def tested_later(part: exp.Expr) -> str | None:
     select = part.find_ancestor(exp.Select)
     if select is None or select.parent is not None:
         return None
-    asked, test = select.copy(), select.args["where"].this
-    rest = [
-        p.copy() for p in (test.flatten() if isinstance(test, exp.And) else [test]) if p != part
-    ]
-    asked.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+    asked = select.copy()
+    set_tests(asked, [p for p in tests_of(select.args["where"]) if p != part])
     return asked.having(part.copy()).sql()
 
 
@@ -244,7 +240,7 @@ def levels_apart(select: exp.Select, levels: Sequence[Sequence[exp.Expr]]) -> st
             value = item.unalias()
             if value in every and value not in keys:
                 item.replace(exp.alias_(exp.null(), item.alias_or_name))
-        own.set("group", exp.Group(expressions=keys) if keys else None)
+        set_group(own, keys)
         own.set("order", None)
         own.set("limit", None)
         asked.append(own)
@@ -258,10 +254,8 @@ def on_its_own(unit: exp.Expr) -> str | None:
     kept, select = unit.find_ancestor(exp.Filter), unit.find_ancestor(exp.Select)
     if kept is None or select is None:
         return None
-    call = exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[unit.copy()])])
-    asked = exp.select(exp.alias_(call, "n"))
-    for clause in ("with_", "from_", "joins", "where"):
-        asked.set(clause, select.args.get(clause) and copy.deepcopy(select.args[clause]))
+    asked = exp.select(exp.alias_(count_different(unit), "n"))
+    with_clauses(asked, select, "with_", "from_", "joins", "where")
     return asked.where(kept.expression.this.copy()).sql()
 
 
@@ -344,11 +338,9 @@ def _instead(
 def about_people(select: exp.Select, key: exp.Expr) -> str:
     """A statistic about people, where a question has a row for each person."""
     calls = [c for e in select.expressions if function_name(c := e.unalias()) == "SUM"]
-    call = calls[0] if calls else exp.Anonymous(this="COUNT", expressions=[exp.Star()])
+    call = calls[0] if calls else count_rows()
     inner = exp.select(key.copy(), exp.alias_(call.copy(), "n"))
-    for clause in ("from_", "joins", "where", "having"):
-        inner.set(clause, select.args.get(clause))
-    inner.set("group", exp.Group(expressions=[key.copy()]))
+    set_group(with_clauses(inner, select, "from_", "joins", "where", "having"), [key])
     asked = "AVG(n) AS per_person"
     if having := inner.args.get("having"):  # how many pass it
         named = {e.alias.casefold(): e.this for e in select.expressions if e.alias}

@@ -16,8 +16,8 @@ from discreet._dataclass import dataclass, replace
 from discreet._text import written
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
 from discreet.plan import Expr, Kind, Scan, Scope, base, build, expr, names_rows_of
-from discreet.sql._text import identifier, refuse
-from discreet.sql._walk import all_of
+from discreet.sql._text import column_of, identifier, is_unit, refuse, table_of
+from discreet.sql._walk import all_of, set_tests, tests_of, under
 
 # --- the shape of FROM ---------------------------------------------------------------------
 
@@ -54,9 +54,7 @@ def arranged(root: exp.Select, policy: pol.Policy) -> exp.Select:
         start, joins = select.args.get("from_"), select.args.get("joins")
         if start is None or not joins:
             continue
-        named = {n.casefold(): t for n, t in policy.tables.items()}
-        items = [_Item(n, named.get(n.name.casefold()) if isinstance(n, exp.Table) else None)
-                 for n in (start.this, *(j.this for j in joins))]  # fmt: skip
+        items = [_Item(n, table_of(policy, n)) for n in (start.this, *(j.this for j in joins))]
         _write_on(select, joins, items)
         _move_filters(select, joins)
         _narrow(joins, items)
@@ -71,16 +69,15 @@ def _write_on(select: exp.Select, joins: list[exp.Join], items: list[_Item]) -> 
         bare = not any(join.args.get(k) for k in ("on", "using", "side", "method"))
         if not bare or join.args.get("kind") not in (None, "CROSS") or where is None:
             continue
-        parts = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+        parts = tests_of(where)
         known, own = items[:place], items[place]
         found = [p for p in parts if _between(p, own, known)]
         if not found:
             continue
         join.set("kind", None)
-        join.set("on", exp.and_(*(p.copy() for p in found)))
-        rest = [p.copy() for p in parts if p not in found]
-        where = exp.Where(this=exp.and_(*rest)) if rest else None
-        select.set("where", where)
+        join.set("on", exp.and_(*found))
+        set_tests(select, [p for p in parts if p not in found])
+        where = select.args.get("where")
 
 
 def _move_filters(select: exp.Select, joins: list[exp.Join]) -> None:
@@ -89,12 +86,17 @@ def _move_filters(select: exp.Select, joins: list[exp.Join]) -> None:
         on = join.args.get("on")
         if on is None or join.args.get("side") or join.args.get("kind") not in (None, "", "INNER"):
             continue
-        on = on.unnest()
-        parts = [p.unnest() for p in (on.flatten() if isinstance(on, exp.And) else [on])]
-        rest = [p for p in parts if _sides(p) is None]
-        if rest and len(rest) < len(parts):
-            join.set("on", exp.and_(*(p.copy() for p in parts if p not in rest)))
+        equal, rest = _parted(on)
+        if rest and equal:
+            join.set("on", exp.and_(*equal))
             select.where(*(p.copy() for p in rest), copy=False)
+
+
+def _parted(on: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """Equations of columns in a condition, and all else in it."""
+    parts = [p.unnest() for p in tests_of(on.unnest())]
+    rest = [p for p in parts if _sides(p) is None]
+    return [p for p in parts if p not in rest], rest
 
 
 def _narrow(joins: list[exp.Join], items: list[_Item]) -> None:
@@ -103,16 +105,13 @@ def _narrow(joins: list[exp.Join], items: list[_Item]) -> None:
         on, table = join.args.get("on"), item.table
         if on is None or table is None or table.public or join.args.get("side") != "LEFT":
             continue
-        on = on.unnest()
-        parts = [p.unnest() for p in (on.flatten() if isinstance(on, exp.And) else [on])]
-        rest = [p for p in parts if _sides(p) is None]
+        equal, rest = _parted(on)
         columns = [c for p in rest for c in p.find_all(exp.Column)]
-        if not rest or len(rest) == len(parts) or any(_whose(c, items) != item for c in columns):
+        if not rest or not equal or any(_whose(c, items) != item for c in columns):
             continue
         inner = exp.select("*").from_(item.node.copy()).where(*(p.copy() for p in rest))
-        alias = exp.TableAlias(this=exp.to_identifier(item.node.alias_or_name))
-        join.set("this", exp.Subquery(this=inner, alias=alias))
-        join.set("on", exp.and_(*(p.copy() for p in parts if p not in rest)))
+        join.set("this", under(inner, item.node.alias_or_name))
+        join.set("on", exp.and_(*equal))
 
 
 def _between(part: exp.Expr, own: _Item, known: list[_Item]) -> bool:
@@ -188,14 +187,10 @@ def parts_of(join: exp.Join, example: str | None) -> list[tuple[exp.Column, exp.
     if on is None:
         what = "CROSS JOIN" if join.args.get("kind") == "CROSS" else "a join without ON or USING"
         raise refuse(what, example)
-    on = on.unnest()
-    found = []
-    for part in on.flatten() if isinstance(on, exp.And) else [on]:
-        sides = _sides(part.unnest())
-        if sides is None:
-            raise refuse("a join on anything but equal columns", example)
-        found.append(sides)
-    return found
+    found = [_sides(part.unnest()) for part in tests_of(on.unnest())]
+    if None in found:
+        raise refuse("a join on anything but equal columns", example)
+    return [sides for sides in found if sides is not None]
 
 
 def _ours_first(
@@ -219,25 +214,20 @@ def public_pairs(scope: Scope, public: Scan, alias: str, join: exp.Join) -> list
         ours, theirs = sides if join.args.get("using") else _ours_first(sides, alias, example)
         if theirs.name.casefold() not in known:
             raise build.unknown("column", theirs.name, list(public.schema))
-        left = scope.column(ours.name, identifier(ours.args.get("table")))
-        pairs.append((left, known[theirs.name.casefold()]))
+        pairs.append((column_of(scope, ours), known[theirs.name.casefold()]))
     return pairs
 
 
 def open_text(public: Scan, pairs: Sequence[tuple[Expr, str]]) -> Scan:
     """Read a public column as open text where open text is compared with it."""
     table, texts = public.table, {r for left, r in pairs if left.type.kind is Kind.TEXT}
-    columns = {
+    listed = {
         n: pol.Text(n, longest=pol.MAX_LENGTH)
-        if n in texts and isinstance(c, pol.Category) and _texts(c)
-        else c
         for n, c in table.columns.items()
-    }
-    return public if columns == dict(table.columns) else Scan(replace(table, columns=columns))
-
-
-def _texts(column: pol.Category) -> bool:
-    return column.other is None and all(isinstance(v, str) for v in column.values)
+        if n in texts and isinstance(c, pol.Category) and c.other is None
+        and all(isinstance(v, str) for v in c.values)
+    }  # fmt: skip
+    return Scan(replace(table, columns={**table.columns, **listed})) if listed else public
 
 
 def join_private(scope: Scope, other: Scope, join: exp.Join) -> Scope:
@@ -284,23 +274,15 @@ def _pair(
     scope: Scope, ours: exp.Column, other: Scope, theirs: exp.Column
 ) -> tuple[expr.Column, expr.Column] | None:
     """Columns that are equated; None for the units."""
-    units = _is_unit(scope, ours), _is_unit(other, theirs)
+    units = is_unit(scope, ours), is_unit(other, theirs)
     if all(units):
         return None
     if any(units):
         raise UnsupportedQueryError("the join compares the unit with another column")
-    return _column(scope, ours), _column(other, theirs)
-
-
-def _is_unit(scope: Scope, column: exp.Column) -> bool:
-    return scope.is_unit(column.name, identifier(column.args.get("table")))
-
-
-def _column(scope: Scope, column: exp.Column) -> expr.Column:
-    found = scope.column(column.name, identifier(column.args.get("table")))
-    if not isinstance(found, expr.Column):
+    left, right = column_of(scope, ours), column_of(other, theirs)
+    if not isinstance(left, expr.Column) or not isinstance(right, expr.Column):
         raise UnsupportedQueryError("a join needs plain columns")
-    return found
+    return left, right
 
 
 def same_rows(scope: Scope, mine: Expr, other: Scope, theirs: Expr) -> bool:

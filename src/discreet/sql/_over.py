@@ -19,7 +19,8 @@ from discreet.plan import (
     parts_of,
     windows_of,
 )
-from discreet.sql._text import function_name, identifier, label, only, refuse
+from discreet.sql._text import function_name, is_unit, label, only, refuse
+from discreet.sql._walk import clauses_of, count_rows, set_group, with_clauses
 
 if TYPE_CHECKING:
     from discreet.sql._aggregates import Outputs
@@ -29,13 +30,12 @@ _VALUES: Final = {"SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"}
 WINDOWS: Final = frozenset({*_RANKS, *_VALUES, "NTILE", "LAG", "LEAD", "COUNT"})
 """Functions that OVER may follow."""
 _MOST: Final = 1_000_000
-_COUNT: Final = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
 
 
 def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
     """Lower one call with OVER."""
     only(node, "this", "partition_by", "order", "spec", "over")
-    name = function_name(node.this) or ""
+    name = function_name(node.this)
     if name not in WINDOWS:
         raise refuse(f"{label(node.this)} with OVER")
     order = node.args.get("order")
@@ -61,21 +61,18 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
     select = node.find_ancestor(exp.Select)
     start = None if select is None else select.args.get("from_")
     given = [k for k in node.args.get("partition_by") or () if isinstance(k, exp.Column)]
-    keys = [k for k in given if not _is_unit(scope, k)]
-    hint, name = None, function_name(node.this) or ""
+    keys = [k for k in given if not is_unit(scope, k)]
+    hint, name = None, function_name(node.this)
     whole = start is not None and (isinstance(start.this, exp.Table) or name == "NTILE")
     meant = name in {*CALLS, "NTILE"} or isinstance(node.this, exp.WithinGroup)
     if select is not None and whole and meant:
         asked = exp.select(*(k.copy() for k in keys), *_instead(node))
-        for clause in ("from_", "joins", "where"):
-            asked.set(clause, select.args.get(clause))
-        if keys:
-            asked.set("group", exp.Group(expressions=[k.copy() for k in keys]))
+        set_group(with_clauses(asked, select, "from_", "joins", "where"), keys)
         hint = asked.sql()
     if name in ("LAG", "LEAD") and select is not None and given != keys:
         return _between(select, node, given, base(scope.relation).table.max_rows_per_unit)
     group = None if select is None else select.args.get("group")
-    people = [k for k in ([] if group is None else group.expressions) if _is_unit(scope, k)]
+    people = [k for k in ([] if group is None else group.expressions) if is_unit(scope, k)]
     if name == "NTILE" and select is not None and people:
         hint = _quantiles_of_people(select, node)
     why = "OVER is computed from the rows of the answer, which are keys and statistics; rows of "
@@ -83,11 +80,6 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
     if name == "NTILE":
         why += ": ask first where the groups begin, then write these numbers in a CASE"
     return UnsupportedQueryError(why, hint=hint)
-
-
-def _is_unit(scope: Scope, key: exp.Expr) -> bool:
-    named = isinstance(key, exp.Column)
-    return named and scope.is_unit(key.name, identifier(key.args.get("table")))
 
 
 def _quantiles_of_people(select: exp.Select, node: exp.Window) -> str:
@@ -122,18 +114,11 @@ def _between(
         if gap.expressions[1:] == [node, x] and unit in _APART:
             apart = f"DATEDIFF('{unit}', MIN({x.sql()}), MAX({x.sql()}))"
     named = gap.parent if gap is not None and function_name(node.this) == "LAG" else None
-    hint = None
-    if (
-        apart
-        and len(units) == 1
-        and isinstance(named, exp.Alias)
-        and _asks_mean(inner, named.alias)
-    ):
-        who, rest = units[0].sql(), exp.select(exp.Star())
-        for clause in ("from_", "where"):
-            rest.set(clause, inner.args.get(clause) and inner.args[clause].copy())
+    hint, mean = None, isinstance(named, exp.Alias) and _asks_mean(inner, named.alias)
+    if apart and mean and len(units) == 1:
+        who = units[0].sql()
         items = f"{who}, {apart} AS apart, COUNT({x.sql()}) AS n"
-        rows = rest.sql().removeprefix("SELECT *")
+        rows = with_clauses(exp.select("*"), inner, "from_", "where").sql().removeprefix("SELECT *")
         people = f"SELECT {items}{rows} GROUP BY {who} HAVING COUNT({x.sql()}) > 1"
         # a top of its own: the default of the policy would cut off gaps, and not the time apart
         gaps = f"SUM(LEAST(n, {10 * (most or 10)}) - 1)"
@@ -152,7 +137,7 @@ def _asks_mean(inner: exp.Select, name: str) -> bool:
     asked = [] if outer is None else [e.unalias() for e in outer.expressions]
     if outer is None or len(asked) != 1 or function_name(asked[0]) not in ("AVG", "MEAN"):
         return False
-    clauses = {k for s in (outer, inner) for k, v in s.args.items() if v}
+    clauses = clauses_of(outer) | clauses_of(inner)
     plain = clauses <= {"expressions", "from_", "where"} and not outer.args.get("where")
     return plain and bool(asked[0].expressions == [exp.column(name)])
 
@@ -163,7 +148,7 @@ def _instead(node: exp.Window) -> list[exp.Expr]:
     if name == "NTILE" and order is not None and str(node.this.expressions[0]) in ("4", "5", "10"):
         n, x = int(str(node.this.expressions[0])), order.expressions[0].this.sql()
         return [exp.Column(this=f"QUANTILE({x}, {i / n})") for i in range(1, n)]
-    return [exp.alias_(_COUNT.copy() if name == "NTILE" else node.this.copy(), "n")]
+    return [exp.alias_(count_rows() if name == "NTILE" else node.this.copy(), "n")]
 
 
 def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExpr, ...]:

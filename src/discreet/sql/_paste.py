@@ -87,11 +87,8 @@ def _keeps(root: exp.Expr | None, other: exp.Expr | None) -> bool:
         return True
     tables = ({t.name.casefold() for t in r.find_all(exp.Table)} for r in (root, other))
     before, after = tables
-    return before == after and _tested(root) <= {str(n.this) for n in other.find_all(exp.Literal)}
-
-
-def _tested(root: exp.Expr) -> set[str]:
-    return {str(n.this) for n in root.find_all(exp.Literal) if n.find_ancestor(*_TESTS)}
+    tested = {str(n.this) for n in root.find_all(exp.Literal) if n.find_ancestor(*_TESTS)}
+    return before == after and tested <= {str(n.this) for n in other.find_all(exp.Literal)}
 
 
 def _clause(hint: str) -> exp.Select | None:
@@ -151,17 +148,17 @@ def _with_piece(root: exp.Expr, made: exp.Expr) -> Iterator[str]:
     for node in root.walk():
         if isinstance(node, kinds) and node is not root and not isinstance(node, exp.Subquery):
             pieces[node] = None
-    words = made.sql()
-    for piece in sorted(pieces, key=lambda p: -_likeness(p.sql(), words)):
+    words = made.sql().casefold()
+
+    def unlike(piece: exp.Expr) -> float:
+        return -difflib.SequenceMatcher(None, piece.sql().casefold(), words).ratio()
+
+    for piece in sorted(pieces, key=unlike):
         asked = root.copy()
         for node in [n for n in asked.walk() if n == piece]:
             own = name if name is not None and isinstance(node, exp.Identifier) else made
             node.replace(own.copy())
         yield asked.sql()
-
-
-def _likeness(piece: str, words: str) -> float:
-    return difflib.SequenceMatcher(None, piece.casefold(), words.casefold()).ratio()
 
 
 def _with_items(root: exp.Expr, made: list[exp.Expr]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from discreet._dataclass import dataclass, field
 from discreet.errors import ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import Expr, Fold, FoldKind, Null, Operand, Word, build, expr
 from discreet.sql._rows import Rows, arity
-from discreet.sql._text import function_name, only
+from discreet.sql._text import function_name, is_unit, only
 
 _KINDS: Final = {
     "COUNT": FoldKind.COUNT,
@@ -53,7 +53,7 @@ class People(Rows):
                 return expr.Column(name, key.type)
         if _is_fold(node):
             return self._fold(node, f"value {len(self.folds) + 1}")
-        if (function_name(node) or "") in _AT:
+        if function_name(node) in _AT:
             return self._at_extreme(node)
         if _is_mean(node):
             raise UnsupportedQueryError(
@@ -90,7 +90,7 @@ class People(Rows):
         if isinstance(node, exp.Filter):
             only(node, "this", "expression")
             node, test = node.this, node.expression.this
-        name = function_name(node) or ""
+        name = function_name(node)
         arity(name, node.expressions, 1)
         rows, kind, arg = Rows(self.scope), _KINDS[name], node.expressions[0]
         if isinstance(arg, exp.Distinct) and name == "COUNT":
@@ -115,7 +115,7 @@ class People(Rows):
         Of values that tie, the one that the policy lists first is taken. MIN_BY knows no row
         without a value, as in DuckDB; ARG_MIN_NULL does, and may be NULL.
         """
-        name, rows = function_name(node) or "", Rows(self.scope)
+        name, rows = function_name(node), Rows(self.scope)
         arity(name, node.expressions, 2)
         value, place = (rows.expr(a, name) for a in node.expressions)
         labels = [value.type.labels[c] for c in value.possible] if value.type.labels else []
@@ -136,8 +136,7 @@ class People(Rows):
 
     def _value(self, rows: Rows, name: str, arg: exp.Expr) -> Expr:
         one = build.number(Fraction(1))
-        unit = isinstance(arg, exp.Column) and self.scope.is_unit(arg.name, arg.table or None)
-        if name == "COUNT" and (isinstance(arg, exp.Star) or unit):
+        if name == "COUNT" and (isinstance(arg, exp.Star) or is_unit(self.scope, arg)):
             return one  # rows without a unit do not exist
         if name in ("COUNT_IF", "COUNTIF"):
             return build.when(rows.condition(arg), one)
@@ -146,7 +145,7 @@ class People(Rows):
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether a call is an aggregate of one person's rows."""
-    return _is_fold(node) or (function_name(node) or "") in _AT
+    return _is_fold(node) or function_name(node) in _AT
 
 
 def without_means(node: exp.Expr) -> exp.Expr:
@@ -193,9 +192,9 @@ def _divided_outside(mean: exp.Expr) -> str | None:
 def _is_mean(node: exp.Expr) -> bool:
     inner = node.this if isinstance(node, exp.Filter) else node
     whole = not isinstance(node.parent, exp.Filter)
-    return whole and (function_name(inner) or "") in ("AVG", "MEAN")
+    return whole and function_name(inner) in ("AVG", "MEAN")
 
 
 def _is_fold(node: exp.Expr) -> bool:
     inner = node.this if isinstance(node, exp.Filter) else node
-    return (function_name(inner) or "") in _KINDS
+    return function_name(inner) in _KINDS

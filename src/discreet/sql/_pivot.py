@@ -12,7 +12,8 @@ from discreet import policy as pol
 from discreet._text import written
 from discreet.errors import QueryError, UnsupportedQueryError
 from discreet.plan import build
-from discreet.sql._text import only, refuse
+from discreet.sql._text import only, refuse, table_of
+from discreet.sql._walk import count_rows, set_group
 
 
 def pivoted(pivot: exp.Expr) -> dict[str, exp.Expr] | None:
@@ -36,7 +37,8 @@ def pivoted(pivot: exp.Expr) -> dict[str, exp.Expr] | None:
             test = exp.EQ(this=fields[0].this.copy(), expression=value.copy())
             kept = exp.Filter(this=call.unalias().copy(), expression=exp.Where(this=test))
             several = len(pivot.expressions) > 1
-            stem = f"{name}_{_call_name(call)}" if call.alias or several else name
+            # DuckDB adds the aggregate where there are several, or where it has a name
+            stem = f"{name}_{call.alias or _written(call)}" if call.alias or several else name
             if stem in made:
                 raise QueryError(
                     f"two columns of PIVOT are called {build.quote(stem)}: give values and "
@@ -51,13 +53,6 @@ def _value_name(value: exp.Expr) -> str:
     if isinstance(value, exp.Boolean):
         return "true" if value.this else "false"
     return f"-{value.name}" if isinstance(value, exp.Neg) else str(value.name)
-
-
-def _call_name(call: exp.Expr) -> str:
-    """What DuckDB adds to the names of columns of one aggregate among several."""
-    if call.alias:
-        return str(call.alias)
-    return _written(call)
 
 
 def _written(node: exp.Expr) -> str:
@@ -84,7 +79,7 @@ def pivot_question(pivot: exp.Pivot, policy: pol.Policy) -> exp.Select:
     if not isinstance(pivot.this, exp.Table) or len(pivot.expressions) != 1:
         raise refuse("PIVOT of anything but one table ON one column")
     on, group = pivot.expressions[0], pivot.args.get("group")
-    calls = pivot.args.get("using") or [exp.Anonymous(this="COUNT", expressions=[exp.Star()])]
+    calls = pivot.args.get("using") or [count_rows()]
     if group is None:
         raise UnsupportedQueryError(
             "PIVOT without GROUP BY has a row for all values of all other columns together: name "
@@ -100,12 +95,11 @@ def pivot_question(pivot: exp.Pivot, policy: pol.Policy) -> exp.Select:
     return select.from_(pivot.this.copy()).group_by(*(k.copy() for k in group.expressions))
 
 
-def _columns_of(table: exp.Expr, policy: pol.Policy) -> dict[str, pol.Column]:
-    name = str(table.name).casefold()
-    found = [t.columns for n, t in policy.tables.items() if n.casefold() == name]
-    if not found:
-        raise build.unknown("table", str(table.name), list(policy.tables))
-    return dict(found[0])
+def _columns_of(node: exp.Expr, policy: pol.Policy) -> dict[str, pol.Column]:
+    table = table_of(policy, node)
+    if table is None:
+        raise build.unknown("table", str(node.name), list(policy.tables))
+    return dict(table.columns)
 
 
 def _by_first(pivot: exp.Pivot, policy: pol.Policy) -> str | None:
@@ -164,7 +158,7 @@ def unpivot(select: exp.Select) -> None:
         return
     select.set("expressions", [e.copy() for e in shown if e is not None])
     if keys:
-        select.set("group", exp.Group(expressions=[k.copy() for k in keys.values()]))
+        set_group(select, list(keys.values()))
     source.set("pivots", None)
 
 

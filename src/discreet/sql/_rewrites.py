@@ -13,8 +13,17 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet.errors import UnsupportedQueryError
 from discreet.sql._people import is_aggregate, without_means
-from discreet.sql._text import function_name, identifier, label, only, refuse
-from discreet.sql._walk import all_of
+from discreet.sql._text import function_name, identifier, label, only, refuse, units_of
+from discreet.sql._walk import (
+    all_of,
+    calling,
+    clauses_of,
+    count_rows,
+    set_group,
+    set_tests,
+    tests_of,
+    under,
+)
 from discreet.sql._wrap import resolved
 
 _CLAUSES: Final = {"group": "GROUP BY", "order": "ORDER BY", "with_": "WITH"}
@@ -34,7 +43,7 @@ def one_select(node: exp.Expr) -> exp.Select:
         if node.args["distinct"].args.get("on") or any(isinstance(k, exp.Star) for k in keys):
             raise refuse("DISTINCT of whole rows or DISTINCT ON (DISTINCT of named columns works)")
         node.set("distinct", None)
-        node.set("group", exp.Group(expressions=[k.copy() for k in keys]))
+        set_group(node, keys)
     return node
 
 
@@ -51,18 +60,17 @@ def _set(node: exp.SetOperation) -> exp.Select:
     if len(items) != 2 or not all(isinstance(i, exp.Column) for i in items):
         raise refuse(f"{label(node)} of anything but the unit column", _EXAMPLE)
     left = left.copy()
-    if (group := left.args.get("group")) and [resolved(left, k) for k in group.expressions] != [
-        items[0]
-    ]:
+    group = left.args.get("group")
+    if group and [resolved(left, k) for k in group.expressions] != items[:1]:
         raise refuse(f"{label(node)} of groups other than people", f"GROUP BY {items[0].sql()}")
     if isinstance(node, exp.Union):
         _either(left, right)
     else:
         test: exp.Expr = exp.In(this=items[0].copy(), query=exp.Subquery(this=right.copy()))
         test = exp.Not(this=test) if isinstance(node, exp.Except) else test
-        left.set("where", exp.Where(this=exp.and_(*_conditions(left), test)))
+        set_tests(left, [*tests_of(left.args.get("where")), test])
     if not left.args.get("group"):
-        left.set("group", exp.Group(expressions=[items[0].copy()]))
+        set_group(left, items[:1])
     return left
 
 
@@ -73,7 +81,7 @@ def _either(left: exp.Select, right: exp.Select) -> None:
     names = {s.expressions[0].unalias().name.casefold() for s in sides}
     same = left.args.get("from_") == right.args.get("from_") and len(names) == 1
     grouped = any(s.args.get("having") for s in sides)
-    if not same or grouped or any({k for k, v in s.args.items() if v} - plain for s in sides):
+    if not same or grouped or any(clauses_of(s) - plain for s in sides):
         raise UnsupportedQueryError(
             "UNION of people in different tables is not supported: count the people of one table, "
             "and those of the other who are NOT IN the first, and add the two"
@@ -93,7 +101,7 @@ def check_extras(node: exp.Expr) -> None:
 
 def per_person(root: exp.Select, policy: pol.Policy) -> exp.Select:
     """Join what subqueries in outputs, conditions and LATERAL say of the row's own person."""
-    units = {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
+    units = units_of(policy)
     root = _present(_without_lateral(root, units), units)
     found = [
         (subquery, link)
@@ -117,13 +125,11 @@ def _joined(select: exp.Select, link: _Link, alias: str) -> exp.Join:
     """LEFT JOIN of a SELECT about one person, grouped by the person."""
     mine, theirs, test = link
     inner = select.copy()
-    rest = [p.copy() for p in _conditions(inner) if p != test]
-    inner.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+    set_tests(inner, [p for p in tests_of(inner.args.get("where")) if p != test])
     inner.set("expressions", [theirs.copy(), *inner.expressions])
-    inner.set("group", exp.Group(expressions=[theirs.copy()]))
+    set_group(inner, [theirs])
     on = exp.EQ(this=mine.copy(), expression=exp.column(theirs.name, alias))
-    other = exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(alias)))
-    return exp.Join(this=other, side="LEFT", on=on)
+    return exp.Join(this=under(inner, alias), side="LEFT", on=on)
 
 
 def _split(select: exp.Select, link: _Link, alias: str) -> dict[str, exp.Expr]:
@@ -145,7 +151,10 @@ def _split(select: exp.Select, link: _Link, alias: str) -> dict[str, exp.Expr]:
         name = f"value_{len(found) + 1}" if found else "value"
         found[name] = exp.alias_(node.copy(), name)
         column = exp.column(name, alias)
-        return _value(node, column)
+        call = node.this if isinstance(node, exp.Filter) else node
+        # of a person without rows a count is zero, and all others are NULL
+        counts = function_name(call) in ("COUNT", "COUNTIF", "COUNT_IF")
+        return calling("COALESCE", column, exp.Literal.number(0)) if counts else column
 
     values: dict[str, exp.Expr] = {}
     for item in select.expressions:
@@ -160,14 +169,6 @@ def _split(select: exp.Select, link: _Link, alias: str) -> dict[str, exp.Expr]:
         values[item.alias_or_name.casefold()] = exp.paren(value, copy=False)
     select.set("expressions", list(found.values()))
     return values
-
-
-def _value(call: exp.Expr, column: exp.Column) -> exp.Expr:
-    """What an aggregate says of a person without rows: a count is zero, all others are NULL."""
-    call = call.this if isinstance(call, exp.Filter) else call
-    if (function_name(call) or "") not in ("COUNT", "COUNTIF", "COUNT_IF"):
-        return column
-    return exp.Anonymous(this="COALESCE", expressions=[column, exp.Literal.number(0)])
 
 
 def _without_lateral(root: exp.Select, units: set[str]) -> exp.Select:
@@ -220,13 +221,12 @@ def _present(root: exp.Select, units: set[str]) -> exp.Select:
     ctes = {} if named is None else {c.alias.casefold(): c.this for c in named.expressions}
     for join in root.args.get("joins") or ():
         source = join.this
-        inner = (
-            source.this if isinstance(source, exp.Subquery) else ctes.get(source.name.casefold())
-        )
+        own = isinstance(source, exp.Subquery)
+        inner = source.this if own else ctes.get(source.name.casefold())
         if join.args.get("side") != "LEFT" or not isinstance(inner, exp.Select):
             continue
         inner.replace(one_select(inner)) if inner.args.get("distinct") else None
-        inner = source.this if isinstance(source, exp.Subquery) else ctes[source.name.casefold()]
+        inner = source.this if own else ctes[source.name.casefold()]
         _mark(root, inner, source.alias_or_name.casefold(), units)
     return root
 
@@ -244,8 +244,7 @@ def _mark(root: exp.Select, inner: exp.Select, alias: str, units: set[str]) -> N
     for column in asked:
         column.replace(exp.column("rows_here", column.args["table"].copy()))
     if asked:
-        count = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
-        inner.append("expressions", exp.alias_(count, "rows_here"))
+        inner.append("expressions", exp.alias_(count_rows(), "rows_here"))
 
 
 def _asks_presence(column: exp.Column) -> bool:
@@ -257,27 +256,18 @@ def _asks_presence(column: exp.Column) -> bool:
     return null or (parent is not None and function_name(parent) == "COUNT")
 
 
-def _conditions(select: exp.Select) -> list[exp.Expr]:
-    where = select.args.get("where")
-    if where is None:
-        return []
-    return list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
-
-
 def _link(
     select: exp.Expr, root: exp.Select, units: set[str], columns: int | None = 1
 ) -> _Link | None:
     """The unit outside, the unit inside, and the condition that equates them."""
-    if not isinstance(select, exp.Select) or len(select.expressions) != (
-        columns or len(select.expressions)
-    ):
+    if not isinstance(select, exp.Select) or columns not in (None, len(select.expressions)):
         return None
     start = root.args.get("from_")
     outer = "" if start is None else str(start.this.alias_or_name).casefold()
     inside = [select.args.get("from_"), *(select.args.get("joins") or ())]
     if outer in {str(s.this.alias_or_name).casefold() for s in inside if s is not None}:
         return None  # the name is that of the table inside
-    for test in _conditions(select):
+    for test in tests_of(select.args.get("where")):
         part = test.unnest()
         sides = [part.this, part.expression] if isinstance(part, exp.EQ) else []
         if not all(isinstance(s, exp.Column) and s.name.casefold() in units for s in sides):

@@ -38,6 +38,7 @@ from discreet.sql._text import INFIX, function_name, identifier, label, only, re
 _NUMBER: Final = re.compile(r"(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,2})?")
 _LONGEST_TEXT: Final = 60
 """Signs of a name that may have been meant as a text; a longer one is not repeated."""
+_REGULAR: Final = (exp.RegexpLike, exp.RegexpILike)
 _TODAY: Final = (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.CurrentDatetime)
 
 
@@ -280,29 +281,24 @@ class Rows:
             return words.shortened(text, int(length[0][:9]), own) if length else text
         raise refuse(f"CAST to {target}", node.this.sql())
 
-    def like(self, node: exp.Expr) -> Operand:
-        """Match a text with a constant pattern."""
+    def match(self, node: exp.Expr) -> Operand:
+        """Match a text with a constant pattern: LIKE, or x RLIKE '…', x ~ '…', x ~* '…'."""
         escape = None
         if isinstance(node, exp.Escape):
             escape, node = node.expression.name, node.this
-        if not isinstance(node, exp.Like | exp.ILike):
-            raise refuse("ESCAPE here", "city LIKE 'B%'")
+            if not isinstance(node, exp.Like | exp.ILike):
+                raise refuse("ESCAPE here", "city LIKE 'B%'")
         only(node, "this", "expression", "negate")
-        pattern = self.lower(node.expression)
+        pattern, regular = self.lower(node.expression), isinstance(node, _REGULAR)
+        if not isinstance(pattern, Word) and regular:
+            raise QueryError("a regular expression is written in quotes", hint="city ~ '^B'")
         if not isinstance(pattern, Word):
             raise QueryError("LIKE takes a pattern in quotes", hint="LIKE 'A%'")
-        fold = isinstance(node, exp.ILike)
-        test = words.matches(self.lower(node.this), pattern.text, fold=fold, escape=escape)
-        return build.negate(test) if node.args.get("negate") else test
-
-    def regexp(self, node: exp.Expr) -> Operand:
-        """Match a text with a regular expression: x RLIKE '…', x ~ '…', x ~* '…'."""
-        only(node, "this", "expression", "negate")
-        pattern = self.lower(node.expression)
-        if not isinstance(pattern, Word):
-            raise QueryError("a regular expression is written in quotes", hint="city ~ '^B'")
-        flags = "i" if isinstance(node, exp.RegexpILike) else ""
-        test = words.regexp(self.lower(node.this), pattern.text, flags)
+        x, fold = self.lower(node.this), isinstance(node, exp.ILike | exp.RegexpILike)
+        if regular:
+            test = words.regexp(x, pattern.text, "i" if fold else "")
+        else:
+            test = words.matches(x, pattern.text, fold=fold, escape=escape)
         return build.negate(test) if node.args.get("negate") else test
 
     def interval(self, node: exp.Expr) -> Operand:
@@ -315,7 +311,7 @@ class Rows:
 
     def call(self, node: exp.Expr) -> Operand:
         """Call one of our functions."""
-        name = function_name(node) or ""
+        name = function_name(node)
         if name in functions.FUNCTIONS:
             args = self.many(node.expressions)
             if name in _COALESCE and args and isinstance(args[0], Expr):
@@ -358,7 +354,7 @@ def _reads_only(table: str | None, select: exp.Select | None) -> bool:
     """Whether every aggregate of a whole question skips the rows that a joined table lacks."""
     if table is None or select is None or select.parent is not None or select.args.get("having"):
         return False
-    calls = [n for n in select.walk() if (function_name(n) or "") in CALLS]
+    calls = [n for n in select.walk() if function_name(n) in CALLS]
     args = [
         a.expressions if isinstance(a, exp.Distinct) else [a] for n in calls for a in n.expressions
     ]
@@ -455,11 +451,7 @@ _NODES: Final[dict[type, Callable[[Rows, exp.Expr], Operand]]] = {
     exp.Cast: Rows.cast,
     exp.TryCast: Rows.cast,
     exp.Extract: lambda rows, node: calendar.part(node.this.name, rows.lower(node.expression)),
-    exp.Like: Rows.like,
-    exp.ILike: Rows.like,
-    exp.Escape: Rows.like,
-    exp.RegexpLike: Rows.regexp,
-    exp.RegexpILike: Rows.regexp,
+    **dict.fromkeys((exp.Like, exp.ILike, exp.Escape, *_REGULAR), Rows.match),
     exp.Interval: Rows.interval,
     exp.Anonymous: Rows.call,
 }

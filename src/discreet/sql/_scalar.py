@@ -15,7 +15,7 @@ from sqlglot import exp
 from discreet.errors import UnsupportedQueryError
 from discreet.plan import CALLS
 from discreet.sql._text import function_name, only, refuse
-from discreet.sql._walk import all_of
+from discreet.sql._walk import all_of, calling
 
 _CLAUSES: Final = ("expressions", "having", "order", "qualify")
 _ADDED: Final = {"COUNT": "SUM", "SUM": "SUM", "MIN": "MIN", "MAX": "MAX", "COUNTIF": "SUM",
@@ -38,12 +38,7 @@ def without_scalars(root: exp.Select) -> exp.Select:
         root.set("where", None)
     grouped = root.args.get("group") is not None
     having = root.args.get("having")
-    if (
-        grouped
-        and having is not None
-        and having.find(exp.Subquery)
-        and not root.args.get("qualify")
-    ):
+    if grouped and having and having.find(exp.Subquery) and not root.args.get("qualify"):
         # a total of all groups is a window, and windows are tested after HAVING
         root.set("qualify", exp.Qualify(this=having.this.copy()))
         root.set("having", None)
@@ -80,7 +75,7 @@ def _one(root: exp.Select, select: exp.Select) -> bool:
 
 
 def _is_aggregate(node: exp.Expr) -> bool:
-    return (function_name(node) or "") in CALLS and not isinstance(
+    return function_name(node) in CALLS and not isinstance(
         node.parent, exp.Filter | exp.WithinGroup | exp.Window
     )
 
@@ -121,14 +116,14 @@ def _written(select: exp.Select, outside: exp.Expr | None, *, grouped: bool) -> 
 
 
 def _one_call(call: exp.Expr, tests: list[exp.Expr], *, grouped: bool) -> exp.Expr:
-    name = function_name(call) or ""
+    name = function_name(call)
     if not grouped:
         return _all(call.copy(), tests)
     if name in ("AVG", "MEAN"):
-        total, count = (exp.Anonymous(this=n, expressions=[a.copy() for a in call.expressions])
-                        for n in ("SUM", "COUNT"))  # fmt: skip
-        return exp.Div(this=_over("SUM", _all(total, tests)),
-                       expression=_over("SUM", _all(count, tests)))  # fmt: skip
+        total, count = (
+            _over("SUM", _all(calling(n, *call.expressions), tests)) for n in ("SUM", "COUNT")
+        )
+        return exp.Div(this=total, expression=count)
     distinct = any(isinstance(a, exp.Distinct) for a in call.expressions)
     if name not in _ADDED or distinct:
         raise refuse(f"{name} of all groups in a subquery (ask it on its own)")
@@ -140,4 +135,4 @@ def _all(call: exp.Expr, tests: list[exp.Expr]) -> exp.Expr:
 
 
 def _over(name: str, inner: exp.Expr) -> exp.Expr:
-    return exp.Window(this=exp.Anonymous(this=name, expressions=[inner]))
+    return exp.Window(this=calling(name, inner))

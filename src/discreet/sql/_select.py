@@ -42,7 +42,6 @@ from discreet.sql._grouping import check_length, check_totals, each_place, level
 from discreet.sql._hints import (
     about_people,
     check_catalogue,
-    inner_question,
     joined_otherwise,
     own_hints,
     tested_later,
@@ -55,8 +54,19 @@ from discreet.sql._rewrites import check_extras, one_select, per_person
 from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
 from discreet.sql._shapes import shaped
-from discreet.sql._text import identifier, label, limit_of, only, refuse, tree
-from discreet.sql._walk import nodes
+from discreet.sql._text import (
+    column_of,
+    columns_of,
+    identifier,
+    is_unit,
+    label,
+    limit_of,
+    only,
+    refuse,
+    table_of,
+    tree,
+)
+from discreet.sql._walk import nodes, tests_of
 from discreet.sql._wrap import unwrapped
 
 __all__ = ["Parsed", "lower", "parse", "parse_any"]
@@ -182,7 +192,9 @@ class Select:
         items = self._items(base(scope.relation).table.name)
         self._group(assembly, rows, items)
         options = read_options(self.node.args.get("hint"), assembly)
-        outputs = Outputs(assembly, rows, Bounds(_rows_in_group(assembly, options)))
+        limits = assembly.limits(rows=options.rows, groups=options.groups)
+        in_group = min(n for n in (limits.rows, limits.rows_per_group) if n is not None)
+        outputs = Outputs(assembly, rows, Bounds(in_group))
         self._show(outputs, items)
         query = self._finish(outputs, options)
         return Parsed(query, options.epsilon, options.delta)
@@ -218,9 +230,8 @@ class Select:
         try:
             scope = self.tables()
             for column in columns:
-                table = identifier(column.args.get("table"))
-                if not scope.is_unit(column.name, table):
-                    scope.column(column.name, table)
+                if not is_unit(scope, column):
+                    column_of(scope, column)
         except UnknownNameError:
             raise
         except DiscreetError:
@@ -258,16 +269,13 @@ class Select:
         self, first: exp.Expr, joins: list[exp.Join]
     ) -> tuple[exp.Expr, list[exp.Join]] | None:
         """Start from the private table of an inner join that names the public one first."""
-        if len(joins) != 1 or joins[0].args.get("side") or not self._is_public(first):
+        table = table_of(self.policy, first) if len(joins) == 1 else None
+        if table is None or not table.public or joins[0].args.get("side"):
             return None
         join = joins[0].copy()
         other = join.this
         join.set("this", first.copy())
         return other, [join]
-
-    def _is_public(self, node: exp.Expr) -> bool:
-        table = _lookup(self.policy, node.name) if isinstance(node, exp.Table) else None
-        return table is not None and table.public
 
     def _source(self, node: exp.Expr) -> Scope:
         alias = _alias(node)
@@ -281,17 +289,17 @@ class Select:
             # inside a subquery its own name is that of a table
             rest = {n: q for n, q in self.subqueries.items() if n != table_name.casefold()}
             return replace(self, subqueries=rest).rows_of(inner, alias or table_name)
-        table = self._table(table_name)
+        table = self._table(node)
         if table.public:
             raise UnsupportedQueryError(
                 f"the table {build.quote(table.name)} is public: read it directly"
             )
         return Scope.of(table, alias)
 
-    def _table(self, name: str) -> pol.Table:
-        table = _lookup(self.policy, name)
+    def _table(self, node: exp.Expr) -> pol.Table:
+        table = table_of(self.policy, node)
         if table is None:
-            raise build.unknown("table", name, list(self.policy.tables))
+            raise build.unknown("table", str(node.name), list(self.policy.tables))
         return table
 
     def rows_of(self, node: exp.Expr, alias: str) -> Scope:
@@ -318,8 +326,7 @@ class Select:
         rows, keys, grouped = Rows(scope.narrowed()), [], False
         for node in self.node.args["group"].expressions:
             value, name = self._key(scope, node.unnest(), items)
-            table = identifier(value.args.get("table"))
-            if isinstance(value, exp.Column) and scope.is_unit(value.name, table):
+            if is_unit(scope, value):
                 grouped = True
                 continue
             keys.append((value, name, rows.expr(value, "GROUP BY")))
@@ -329,11 +336,9 @@ class Select:
                 "answer is not joined, with itself or with others: LAG(n) OVER (ORDER BY …) gives "
                 "the row before"
             )
-        people, columns = People(scope, tuple(keys)), {}
-        for value, name, _ in items:
-            table = identifier(value.args.get("table"))
-            if not (isinstance(value, exp.Column) and scope.is_unit(value.name, table)):
-                columns[name] = people.named(value, name)
+        people = People(scope, tuple(keys))
+        shown = [(value, name) for value, name, _ in items if not is_unit(scope, value)]
+        columns = {name: people.named(value, name) for value, name in shown}
         having = self.node.args.get("having")
         condition = None if having is None else people.condition(having.this)
         named = {name: key for _, name, key in keys}
@@ -341,24 +346,21 @@ class Select:
 
     def filtered(self, scope: Scope) -> Scope:
         """Filter rows; by what their units have elsewhere as well."""
-        where = self.node.args.get("where")
-        if where is None:
-            return scope
-        test = where.this
         plain = []
-        for part in test.flatten() if isinstance(test, exp.And) else [test]:
+        for part in tests_of(self.node.args.get("where")):
             wanted, inner = elsewhere.test_of(part)
             if inner is not None:
                 scope = elsewhere.tested(self, scope, inner, wanted=wanted)
                 continue
             inside = nodes(part)
-            if any(isinstance(n, exp.Exists) or _listing(n) for n in inside):
+            if any(isinstance(n, exp.Exists) or n.args.get("query") for n in inside):
                 raise refuse("IN (SELECT …) or EXISTS beside OR, or inside an expression,")
-            if any(isinstance(n, exp.Subquery) for n in inside):
+            number = next((n for n in inside if isinstance(n, exp.Subquery)), None)
+            if number is not None:
                 raise UnsupportedQueryError(
                     "a number of all rows inside a condition on one row would leave exactly: ask "
                     "it on its own, then write the noisy number here",
-                    hint=inner_question(part),
+                    hint=number.this.sql(),
                 )
             if has_aggregate(part) or names_number(scope, self.node, part):
                 said = "WHERE is tested row by row, HAVING group by group"
@@ -375,8 +377,7 @@ class Select:
                 columns.update(scope.sources[0].columns)
                 continue
             value, name = _named(item, place)
-            table = identifier(value.args.get("table"))
-            if isinstance(value, exp.Column) and scope.is_unit(value.name, table):
+            if is_unit(scope, value):
                 # the unit travels with every row; it needs no column of its own
                 if name.casefold() != value.name.casefold():
                     raise refuse("another name for the privacy unit", value.name)
@@ -398,12 +399,12 @@ class Select:
             raise refuse(f"{side} {kind}".strip() + " JOIN", joined_otherwise(join))
         if not isinstance(node, exp.Table) or node.name.casefold() in self.subqueries:
             return join_private(scope, self._source(node), join)
-        table = self._table(_plain_table(node))
+        _plain_table(node)  # a name, and nothing beside it
+        table = self._table(node)
+        alias = identifier(node.args.get("alias")) or table.name
         if not table.public:
-            alias = identifier(node.args.get("alias")) or table.name
             return join_private(scope, Scope.of(table, alias), join)
         public = Scan(table)
-        alias = identifier(node.args.get("alias")) or table.name
         pairs = public_pairs(scope, public, alias, join)
         public = open_text(public, pairs)
         fanout = self.fanout_of(table.name, tuple(right for _, right in pairs))
@@ -467,30 +468,22 @@ class Select:
 
     def _check_person(self, scope: Scope, key: exp.Expr) -> None:
         """Refuse an answer with a row for each person; a statistic about people works."""
-        table = identifier(key.args.get("table"))
-        if not (isinstance(key, exp.Column) and scope.is_unit(key.name, table)):
-            return
-        raise UnsupportedQueryError(
-            f"{build.quote(key.name)} is the privacy unit: a row for each person does not leave, "
-            "a statistic about people does",
-            hint=about_people(self.node, key),
-        )
+        if is_unit(scope, key):
+            raise UnsupportedQueryError(
+                f"{build.quote(key.name)} is the privacy unit: a row for each person does not "
+                "leave, a statistic about people does",
+                hint=about_people(self.node, key),
+            )
 
     def _key(
         self, scope: Scope, node: exp.Expr, items: list[tuple[exp.Expr, str, bool]]
     ) -> tuple[exp.Expr, str]:
         """What a GROUP BY item means: a position, an alias, or itself."""
-        if isinstance(node, exp.Literal) and not node.is_string:
-            place = str(node.this)
-            if not place.isdigit() or not 1 <= int(place[:9]) <= len(items):
-                raise QueryError(
-                    f"GROUP BY position must lie in 1 to {len(items)}", hint="GROUP BY 1"
-                )
-            value, name, _ = items[int(place) - 1]
-            return value, name
+        if (place := _place(node, len(items), "GROUP BY")) is not None:
+            return items[place][:2]
         if isinstance(node, exp.Column) and not node.args.get("table"):
             folded = node.name.casefold()
-            if not any(folded == n.casefold() for s in scope.sources for n in s.columns):
+            if folded not in columns_of(scope):
                 for value, name, chosen in items:
                     if chosen and name.casefold() == folded:
                         return value, name
@@ -517,8 +510,7 @@ class Select:
                 "PUBLIC_GROUPS needs public keys, a text column has none",
                 hint="WHERE city IN ('Bern', 'Basel')",
             )
-        having, qualify = args.get("having"), args.get("qualify")
-        order = args.get("order")
+        having, qualify, order = (args.get(c) for c in ("having", "qualify", "order"))
         check_totals(assembly, self.node)
         return assembly.finish(
             having=None if having is None else self._having(outputs, having.this),
@@ -559,17 +551,22 @@ def ordered(outputs: Outputs, item: exp.Expr) -> tuple[OutputExpr, bool]:
     only(item, "this", "desc", "nulls_first", hint="ORDER BY n DESC")
     node, descending = item.this, bool(item.args.get("desc"))
     columns = outputs.assembly.outputs
-    if isinstance(node, exp.Literal) and not node.is_string:
-        place = str(node.this)
-        if not place.isdigit() or not 1 <= int(place[:9]) <= len(columns):
-            raise QueryError(
-                f"ORDER BY position must lie in 1 to {len(columns)}", hint="ORDER BY 1"
-            )
-        return columns[int(place) - 1].expr, descending
+    if (place := _place(node, len(columns), "ORDER BY")) is not None:
+        return columns[place].expr, descending
     out = outputs.lower(node)
     if outputs.kind(out) == LISTED:
         raise QueryError("a list of values has no order", hint="ORDER BY COUNT(*)")
     return out, descending
+
+
+def _place(node: exp.Expr, count: int, clause: str) -> int | None:
+    """Which of so many outputs a number names; None where it is no number."""
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    text = str(node.this)
+    if not text.isdigit() or not 1 <= int(text[:9]) <= count:
+        raise QueryError(f"{clause} position must lie in 1 to {count}", hint=f"{clause} 1")
+    return int(text) - 1
 
 
 def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
@@ -601,19 +598,3 @@ def _alias(node: exp.Expr) -> str | None:
     if not isinstance(alias.this, exp.Identifier):
         raise refuse(f"{label(alias.this)} in FROM")
     return str(alias.name)
-
-
-def _lookup(policy: pol.Policy, name: str) -> pol.Table | None:
-    folded = name.casefold()
-    return next((t for n, t in policy.tables.items() if n.casefold() == folded), None)
-
-
-def _listing(node: exp.Expr) -> bool:
-    """Whether it is IN (SELECT …)."""
-    return isinstance(node, exp.In) and bool(node.args.get("query"))
-
-
-def _rows_in_group(assembly: Assembly, options: Options) -> int:
-    """Most rows of one unit that one group can hold."""
-    limits = assembly.limits(rows=options.rows, groups=options.groups)
-    return min(n for n in (limits.rows, limits.rows_per_group) if n is not None)

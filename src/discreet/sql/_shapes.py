@@ -7,7 +7,6 @@ for the people below the line, is one question about all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from sqlglot import exp
@@ -16,17 +15,29 @@ from discreet import policy as pol
 from discreet.plan import CALLS
 from discreet.sql._first import first_rows, first_values
 from discreet.sql._pivot import unpivot
-from discreet.sql._text import function_name
-from discreet.sql._walk import nodes
+from discreet.sql._text import function_name, units_of
+from discreet.sql._walk import (
+    calling,
+    clauses_of,
+    count_different,
+    count_rows,
+    nodes,
+    set_group,
+    set_tests,
+    tests_of,
+    under,
+    with_clauses,
+)
 from discreet.sql._wrap import resolved
 
 _LOCKS: Final = frozenset({"NOLOCK", "READUNCOMMITTED", "READPAST", "HOLDLOCK", "ROWLOCK"})
 _KEPT: Final = "kept_here"
+_HERE: Final = "people_here"
 
 
 def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
     """Write every SELECT of a question, in place, as we would have written it."""
-    units = {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
+    units = units_of(policy)
     found = nodes(root)
     for node in found:
         if isinstance(node, exp.Table):
@@ -79,9 +90,8 @@ def _tally(select: exp.Select) -> None:
     if len(last.expressions) == 1:
         (key,), shown = last.expressions, select.expressions[:-1]
         more = [] if key in before else [key.copy()]
-        select.set("expressions", [*shown, *more, exp.alias_(_count(), "count")])
-        known = [] if group is None else group.expressions
-        select.set("group", exp.Group(expressions=[*known, key.copy()]))
+        select.set("expressions", [*shown, *more, exp.alias_(count_rows(), "count")])
+        set_group(select, [*([] if group is None else group.expressions), key])
 
 
 _SUMMARY: Final = ("COUNT", "MEAN", "STD", "MIN", "MEDIAN", "MAX")
@@ -92,22 +102,18 @@ def _spread(select: exp.Select) -> None:
     made: list[exp.Expr] = []
     for item in select.expressions:
         call = item.unalias()
-        name, args = function_name(call) or "", call.expressions
+        name, args = function_name(call), call.expressions
         if isinstance(call, exp.WithinGroup) and isinstance(call.expression, exp.Order):
-            by, name = call.expression.expressions[0], function_name(call.this) or ""
+            by, name = call.expression.expressions[0], function_name(call.this)
             args = [by.this, *call.this.expressions] if not by.args.get("desc") else []
         stem = item.alias or name.lower()
         if name == "DESCRIBE" and len(args) == 1:
-            calls = [
-                (n.lower(), exp.Anonymous(this=n, expressions=[args[0].copy()])) for n in _SUMMARY
-            ]
+            calls = [(n.lower(), calling(n, args[0])) for n in _SUMMARY]
         else:
+            places = [(f"{float(str(q.this)) * 100:g}", q) for q in _places(name, args)]
             calls = [
-                (
-                    f"{stem}_{float(str(q.this)) * 100:g}".replace(".", "_"),
-                    exp.Anonymous(this="QUANTILE", expressions=[args[0].copy(), q.copy()]),
-                )
-                for q in _places(name, args)
+                (f"{stem}_{share}".replace(".", "_"), calling("QUANTILE", args[0], q))
+                for share, q in places
             ]
         made += [exp.alias_(c, n) for n, c in calls] or [item]
     select.set("expressions", made)
@@ -139,7 +145,7 @@ def _without(select: exp.Select, units: set[str]) -> None:
     start, joins, where = (select.args.get(c) for c in ("from_", "joins", "where"))
     if start is None or where is None or not joins:
         return
-    tests = list(where.this.flatten()) if isinstance(where.this, exp.And) else [where.this]
+    tests = tests_of(where)
     for join in list(joins):
         other = join.this
         alias = str(other.alias_or_name).casefold()
@@ -151,12 +157,11 @@ def _without(select: exp.Select, units: set[str]) -> None:
             continue
         mine, theirs, rest = own
         query = exp.select(theirs.copy()).from_(other.copy())
-        if rest:
-            query = query.where(exp.and_(*(r.copy() for r in rest)))
+        set_tests(query, rest)
         listed = exp.In(this=mine.copy(), query=exp.Subquery(this=query))
         tests = [exp.Not(this=listed) if t is absent[0] else t.copy() for t in tests]
         join.pop()
-    select.set("where", exp.Where(this=exp.and_(*tests)))
+    set_tests(select, tests)
 
 
 def _is_absent(test: exp.Expr, alias: str, units: set[str]) -> bool:
@@ -176,7 +181,7 @@ def _linked(
     using = join.args.get("using") or []
     if len(using) == 1 and using[0].name.casefold() in units:
         return exp.column(using[0].name, mine), exp.column(using[0].name, theirs), []
-    tests = [] if on is None else list(on.flatten()) if isinstance(on, exp.And) else [on]
+    tests = tests_of(on)
     for test in tests:
         sides = [test.this, test.expression] if isinstance(test, exp.EQ) else []
         named = {s.table.casefold(): s for s in sides if isinstance(s, exp.Column)}
@@ -201,13 +206,11 @@ def _group(select: exp.Select) -> None:
     if not alike or any(w.args.get("order") or w.args.get("spec") for w in windows):
         return
     called = [w.this.this if isinstance(w.this, exp.WithinGroup) else w.this for w in windows]
-    if any(i not in keys for i in items) or any(
-        (function_name(c) or "") not in CALLS for c in called
-    ):
+    if any(i not in keys for i in items) or any(function_name(c) not in CALLS for c in called):
         return
     select.set("distinct", None)
     if keys:
-        select.set("group", exp.Group(expressions=[k.copy() for k in keys]))
+        set_group(select, keys)
     for window in windows:
         window.replace(window.this)
 
@@ -246,10 +249,8 @@ def _share_of_rows(select: exp.Select) -> None:
         return
     if options is None or not options.args.get("percent"):
         return
-    rows = exp.Mul(this=exp.Window(this=_count()), expression=limit.expression.copy())
-    most = exp.Anonymous(
-        this="CEIL", expressions=[exp.Div(this=rows, expression=exp.Literal.number(100))]
-    )
+    rows = exp.Mul(this=exp.Window(this=count_rows()), expression=limit.expression.copy())
+    most = calling("CEIL", exp.Div(this=rows, expression=exp.Literal.number(100)))
     select.set("qualify", exp.Qualify(this=exp.LTE(this=_rank(select, order), expression=most)))
     select.set("limit", None)
 
@@ -272,10 +273,9 @@ def _start(root: exp.Select) -> None:
     some = [s for s in people if s.find(exp.Having) or s.find(exp.Where)]
     chosen = (some or people or subqueries)[0]
     first = chosen.this
-    if {k for k, v in first.args.items() if v} - {"expressions", "from_", "joins", "where"}:
+    if not _plain(first, "joins", "where"):
         return
-    for clause in ("from_", "joins", "where"):
-        root.set(clause, first.args.get(clause))
+    with_clauses(root, first, "from_", "joins", "where")
     chosen.replace(exp.paren(first.expressions[0].unalias().copy(), copy=False))
 
 
@@ -292,36 +292,28 @@ def _share(root: exp.Select, units: set[str]) -> None:
     marked = _marked(inner)
     if marked is None:
         return
-    source = exp.From(this=exp.Subquery(this=marked, alias=alias))
+    source = exp.From(this=under(marked, alias))
     for subquery in subqueries:
-        whole = exp.select(_count()).copy()
+        whole = exp.select(count_rows())
         whole.set("from_", source.copy())
         subquery.replace(exp.Subquery(this=whole))
-    for call in list(_units_counted(root, units)):
-        call.replace(_count())
+    for call in _calls(root):
+        if _counts_units(call, units):
+            call.replace(count_rows())
     root.set("from_", source)
-    root.set("where", exp.Where(this=exp.column(_KEPT)))
+    set_tests(root, [exp.column(_KEPT)])
 
 
-def _count() -> exp.Anonymous:
-    return exp.Anonymous(this="COUNT", expressions=[exp.Star()])
-
-
-def _units_counted(root: exp.Select, units: set[str]) -> Iterator[exp.Expr]:
-    """COUNT(DISTINCT unit) in the outputs, outside subqueries."""
-    for item in root.expressions:
-        for call in item.find_all(exp.Anonymous):
-            inside = call.find_ancestor(exp.Subquery) is not None
-            if not inside and _counts_units(call, units):
-                yield call
+def _calls(root: exp.Select) -> list[exp.Expr]:
+    """Aggregates in the outputs, outside subqueries."""
+    found = [c for e in root.expressions for c in e.find_all(exp.Anonymous)]
+    outside = [c for c in found if c.find_ancestor(exp.Subquery) is None]
+    return [c for c in outside if function_name(c) in CALLS]
 
 
 def _counts_units(call: exp.Expr, units: set[str]) -> bool:
-    given = call.expressions[0] if function_name(call) == "COUNT" and call.expressions else None
-    named = given.expressions if isinstance(given, exp.Distinct) else []
-    return (
-        len(named) == 1 and isinstance(named[0], exp.Column) and named[0].name.casefold() in units
-    )
+    found = _tested(call, units)
+    return found is not None and found[1] is None
 
 
 def _table_of(select: exp.Select) -> exp.Expr | None:
@@ -331,7 +323,7 @@ def _table_of(select: exp.Select) -> exp.Expr | None:
 
 
 def _plain(select: exp.Select, *clauses: str) -> bool:
-    return not {k for k, v in select.args.items() if v} - {"expressions", "from_", *clauses}
+    return not clauses_of(select) - {"expressions", "from_", *clauses}
 
 
 def _person(select: exp.Expr | None, units: set[str]) -> exp.Column | None:
@@ -353,40 +345,30 @@ def _everyone(select: exp.Select, units: set[str]) -> exp.Expr | None:
     if _counts_units(value, units):
         return _table_of(select)
     inner = start.this.this if isinstance(start.this, exp.Subquery) else None
-    every = _person(inner, units) is not None and value == _count()
+    every = _person(inner, units) is not None and value == count_rows()
     if not every or not isinstance(inner, exp.Select) or not _plain(inner, "group", "distinct"):
         return None
     return _table_of(inner)
 
 
-def _people(root: exp.Select, units: set[str]) -> tuple[exp.Select, exp.Expr] | None:
+def _people(root: exp.Select, units: set[str]) -> tuple[exp.Select, str] | None:
     """The people that a question is about: a SELECT with one row for each, and its alias."""
     start = root.args.get("from_")
     if start is None or not _plain(root, "where"):
         return None
     if isinstance(start.this, exp.Subquery):
         inner = start.this.this
-        alias = start.this.args.get("alias") or exp.TableAlias(
-            this=exp.to_identifier("people_here")
-        )
         fits = _person(inner, units) is not None and not root.args.get("where")
-        return (
-            (inner, alias)
-            if fits and _plain(inner, "where", "group", "having", "distinct")
-            else None
-        )
-    calls = [
-        c for e in root.expressions for c in e.find_all(exp.Anonymous)
-        if (function_name(c) or "") in CALLS and c.find_ancestor(exp.Subquery) is None
-    ]  # fmt: skip
+        fits = fits and _plain(inner, "where", "group", "having", "distinct")
+        fits = fits and not start.this.alias_column_names
+        return (inner, start.this.alias or _HERE) if fits else None
+    calls = _calls(root)
     if not calls or not all(_counts_units(c, units) for c in calls):
         return None
-    unit = calls[0].expressions[0].expressions[0]
-    inner = exp.select(unit.copy())
-    for clause in ("from_", "where"):
-        inner.set(clause, root.args.get(clause) and root.args[clause].copy())
-    inner.set("group", exp.Group(expressions=[unit.copy()]))
-    return inner, exp.TableAlias(this=exp.to_identifier("people_here"))
+    unit = calls[0].expressions[0].expressions[0].unnest()
+    inner = with_clauses(exp.select(unit.copy()), root, "from_", "where")
+    set_group(inner, [unit])
+    return inner, _HERE
 
 
 def _marked(inner: exp.Select) -> exp.Select | None:
@@ -397,13 +379,12 @@ def _marked(inner: exp.Select) -> exp.Select | None:
     made = inner.copy()
     if made.args.get("distinct"):
         made.set("distinct", None)
-        made.set("group", exp.Group(expressions=[e.unalias().copy() for e in made.expressions]))
+        set_group(made, [e.unalias() for e in made.expressions])
     test: exp.Expr = exp.true()
     if having is not None:
         test = having.this.copy()
     elif where is not None:
-        called = exp.Anonymous(this="COUNTIF", expressions=[where.this.copy()])
-        test = exp.GT(this=called, expression=exp.Literal.number(0))
+        test = exp.GT(this=calling("COUNTIF", where.this), expression=exp.Literal.number(0))
     made.set("having", None)
     made.set("where", None)
     made.append("expressions", exp.alias_(exp.paren(test, copy=False), _KEPT))
@@ -423,7 +404,7 @@ def _count_people(select: exp.Select, units: set[str]) -> None:
     calls = [
         c.parent if isinstance(c.parent, exp.Filter) else c
         for t in trees for c in t.find_all(exp.Anonymous)
-        if (function_name(c) or "") in CALLS and c.find_ancestor(exp.Select) is select
+        if function_name(c) in CALLS and c.find_ancestor(exp.Select) is select
     ]  # fmt: skip
     group = select.args.get("group")
     keys = [] if group is None else [resolved(select, k) for k in group.expressions]
@@ -435,7 +416,7 @@ def _count_people(select: exp.Select, units: set[str]) -> None:
         for call, each in zip(calls, found, strict=True):
             if each is not None and each[1] is not None:
                 test = exp.Where(this=each[1].copy())
-                call.replace(exp.Filter(this=_distinct(each[0]), expression=test))
+                call.replace(exp.Filter(this=count_different(each[0]), expression=test))
         return
     if all(test is None for _, test in people):
         return
@@ -443,17 +424,13 @@ def _count_people(select: exp.Select, units: set[str]) -> None:
     if first is not None and all(test == first for _, test in people):
         select.where(first.copy(), copy=False)
         for call in calls:
-            call.replace(_distinct(unit))
+            call.replace(count_different(unit))
         return
-    levels = {k for k, v in (group.args if group else {}).items() if v} - {"expressions"}
+    levels = clauses_of(group) - {"expressions"} if group else set()
     plain = _table_of(select) is not None and _plain(select, "where", "group", "order", "limit")
     if plain and not levels:
         tests = [test for _, test in people]
         _mark_people(select, unit, keys, list(zip(calls, tests, strict=True)))
-
-
-def _distinct(unit: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[unit.copy()])])
 
 
 def _tested(call: exp.Expr, units: set[str]) -> tuple[exp.Column, exp.Expr | None] | None:
@@ -489,22 +466,17 @@ def _mark_people(
         item.replace(exp.alias_(column, name, quoted=True) if item.alias else column)
     inner = exp.select(unit.copy())
     for place, (call, test) in enumerate(calls):
-        kept: exp.Expr = _count()
+        kept: exp.Expr = count_rows()
         if test is not None:
-            mark = exp.Anonymous(this="COUNTIF", expressions=[test.copy()])
-            passed = exp.GT(this=mark, expression=exp.Literal.number(0))
+            passed = exp.GT(this=calling("COUNTIF", test), expression=exp.Literal.number(0))
             inner.append("expressions", exp.alias_(passed, f"{_KEPT}_{place}"))
             condition = exp.Where(this=exp.column(f"{_KEPT}_{place}"))
             kept = exp.Filter(this=kept, expression=condition)
         call.replace(kept)
     for name, value in named.items():
         inner.append("expressions", exp.alias_(value.copy(), name, quoted=True))
-    inner.set("from_", select.args["from_"].copy())
-    inner.set("where", select.args.get("where") and select.args["where"].copy())
-    inner.set("group", exp.Group(expressions=[unit.copy(), *(v.copy() for v in named.values())]))
-    alias = exp.TableAlias(this=exp.to_identifier("people_here"))
-    select.set("from_", exp.From(this=exp.Subquery(this=inner, alias=alias)))
+    set_group(with_clauses(inner, select, "from_", "where"), [unit, *named.values()])
+    select.set("from_", exp.From(this=under(inner, _HERE)))
     select.set("where", None)
     if keys:
-        columns = [exp.column(name, quoted=True) for name in named]
-        select.set("group", exp.Group(expressions=columns))
+        set_group(select, [exp.column(name, quoted=True) for name in named])

@@ -19,7 +19,6 @@ from discreet.errors import UnsupportedQueryError
 from discreet.sql._values import (
     VALUES,
     Call,
-    calling,
     if_,
     integer,
     literal,
@@ -27,7 +26,7 @@ from discreet.sql._values import (
     one_of_quantiles,
     part_of,
 )
-from discreet.sql._walk import nodes
+from discreet.sql._walk import calling, nodes
 
 RENAMED: Final = {
     "STDEV": "STDDEV", "STDEVP": "STDDEV_POP", "VARP": "VAR_POP", "PERCENTILE": "QUANTILE",
@@ -163,8 +162,8 @@ def _written_so(node: exp.Expr) -> exp.Expr:
     match node:
         case exp.Bracket(this=exp.Anonymous() as call, expressions=[place]):
             return one_of_quantiles(call, place) or one_of_pieces(call, place) or node
-        case exp.Column():
-            return _accessor(node)
+        case exp.Column(args={"db": exp.Expr() as owner}) if node.table == "dt":  # day.dt.month
+            return calling(node.name.upper(), exp.Column(this=owner.copy()))
         case exp.In(this=exp.Tuple() as names):
             found = [_each(names, choice) for choice in node.expressions]
             whole = [exp.paren(f, copy=False) for f in found if f is not None]
@@ -446,10 +445,6 @@ def _date_format(args: Call) -> exp.Expr | None:
     return calling("STRFTIME", args[0], literal("".join(pieces)))
 
 
-def _is_format(call: exp.Anonymous) -> bool:
-    return str(call.name).upper() == "STRFTIME" and len(call.expressions) == 2
-
-
 def _date_of_pieces(args: Call) -> exp.Expr | None:
     """CONCAT(YEAR(d), '-', STRFTIME(d, '%m')): one format of one date."""
     pattern, dates = "", []
@@ -460,7 +455,7 @@ def _date_of_pieces(args: Call) -> exp.Expr | None:
         elif part is not None and part[0] in ("year", "quarter"):
             pattern += {"year": "%Y", "quarter": "%q"}[part[0]]
             dates.append(part[1])
-        elif isinstance(arg, exp.Anonymous) and _is_format(arg):
+        elif str(arg.name).upper() == "STRFTIME" and len(arg.expressions) == 2:
             pattern += arg.expressions[1].name
             dates.append(arg.expressions[0])
         else:
@@ -519,14 +514,6 @@ def _method(owner: exp.Expr, call: exp.Expr) -> exp.Expr | None:
         case _, x, _ if name in METHODS:
             return _call_changed(exp.Anonymous(this=name, expressions=[x, *args]))
     return None
-
-
-def _accessor(node: exp.Column) -> exp.Expr:
-    """Write ``day.dt.month`` as a call."""
-    owner = node.args.get("db")
-    if owner is None or node.table != "dt":
-        return node
-    return calling(node.name.upper(), exp.Column(this=owner.copy()))
 
 
 _COMPARED: Final = (exp.Where, exp.Case, exp.If, exp.Filter, exp.Having, exp.Predicate)

@@ -10,7 +10,6 @@ that walks them later ends.
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Final
 
 from sqlglot import ErrorLevel, TokenType, exp, parser, tokens
@@ -18,9 +17,10 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token
 
+from discreet import policy as pol
 from discreet._text import plain_str
 from discreet.errors import QueryError, UnsupportedQueryError
-from discreet.plan import build
+from discreet.plan import Expr, Scope, build
 from discreet.sql._spellings import ours
 
 MAX_LENGTH: Final = 20_000
@@ -36,10 +36,7 @@ INFIX: Final[dict[type[exp.Expr], str]] = {
     exp.Mod: "%", exp.IntDiv: "//", exp.DPipe: "||",
 }  # fmt: skip
 """Operators between two operands, as the plan calls them."""
-_INSTEAD: Final = {
-    "offset": "LIMIT 10",
-    "query": "x IN (1, 2)",
-}
+_INSTEAD: Final = {"offset": "LIMIT 10", "query": "x IN (1, 2)"}
 
 
 class _Parser(parser.Parser):
@@ -91,9 +88,7 @@ class _Dialect(Dialect):
     Parser = _Parser
 
 
-@cache
-def _dialect() -> Dialect:
-    return _Dialect()
+_DIALECT: Final = _Dialect()
 
 
 def tree(text: str, *, spelled: bool = True) -> exp.Expr:
@@ -104,12 +99,11 @@ def tree(text: str, *, spelled: bool = True) -> exp.Expr:
     text = plain_str(text, "a question", QueryError)
     _check_text(text)
     try:
-        dialect = _dialect()
-        words, top = _without_top(_without_option(_with_names(dialect.tokenize(text), text)))
+        words, top = _without_top(_without_option(_with_names(_DIALECT.tokenize(text), text)))
         first = words[0].text.upper() if words else "SELECT"
         if first not in ("SELECT", "WITH", "FROM", "PIVOT", "(", ";"):
             raise refuse(build.quote(first), _with_select(text, words))
-        statements = dialect.parser(error_level=ErrorLevel.IMMEDIATE).parse(words, text)
+        statements = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(words, text)
     except ParseError as error:
         raise _syntax(error) from None
     except SqlglotError:
@@ -273,14 +267,41 @@ def label(node: exp.Expr) -> str:
     return ("_" if words[0] == "Current" else " ").join(words).upper()
 
 
-def function_name(node: exp.Expr) -> str | None:
-    """Upper-case name of a called function, None for anything else."""
-    return str(node.name).upper() if isinstance(node, exp.Anonymous) else None
+def function_name(node: exp.Expr) -> str:
+    """Upper-case name of a called function, empty for anything else."""
+    return str(node.name).upper() if isinstance(node, exp.Anonymous) else ""
 
 
 def identifier(node: exp.Expr | None) -> str | None:
     """Text of an optional identifier."""
     return None if node is None else str(node.name)
+
+
+def is_unit(scope: Scope, node: exp.Expr) -> bool:
+    """Whether a node is the column that tells people apart."""
+    own = isinstance(node, exp.Column)
+    return own and scope.is_unit(node.name, identifier(node.args.get("table")))
+
+
+def column_of(scope: Scope, node: exp.Expr) -> Expr:
+    """Look a column up."""
+    return scope.column(node.name, identifier(node.args.get("table")))
+
+
+def columns_of(scope: Scope) -> set[str]:
+    """Names of all columns that can be read."""
+    return {name.casefold() for source in scope.sources for name in source.columns}
+
+
+def table_of(policy: pol.Policy, node: exp.Expr | None) -> pol.Table | None:
+    """The table of the policy that a node names, whatever its case."""
+    name = node.name.casefold() if isinstance(node, exp.Table) else None
+    return next((t for n, t in policy.tables.items() if n.casefold() == name), None)
+
+
+def units_of(policy: pol.Policy) -> set[str]:
+    """Names of the columns that tell people apart."""
+    return {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
 
 
 def limit_of(node: exp.Expr | None) -> int | None:

@@ -11,11 +11,9 @@ from typing import Final
 
 from sqlglot import exp
 
+from discreet.sql._walk import calling, count_different, count_rows
+
 Call = Sequence[exp.Expr]
-
-
-def calling(name: str, *args: exp.Expr) -> exp.Anonymous:
-    return exp.Anonymous(this=name, expressions=[a.copy() for a in args])
 
 
 def literal(text: str) -> exp.Literal:
@@ -101,11 +99,11 @@ def with_zero(name: str) -> Callable[[Call], exp.Expr | None]:
 def unique(args: Call) -> exp.Expr | None:
     if len(args) != 1 or isinstance(args[0], exp.Star):
         return None
-    return exp.Anonymous(this="COUNT", expressions=[exp.Distinct(expressions=[args[0].copy()])])
+    return count_different(args[0])
 
 
 def size(args: Call) -> exp.Expr | None:
-    return None if args else exp.Anonymous(this="COUNT", expressions=[exp.Star()])
+    return None if args else count_rows()
 
 
 def percentile(args: Call) -> exp.Expr | None:
@@ -216,7 +214,7 @@ def instant(args: Call) -> exp.Expr | None:
 
 
 def counted(args: Call) -> exp.Expr | None:
-    return size([]) if len(args) == 1 and isinstance(args[0], exp.Star) else None
+    return count_rows() if len(args) == 1 and isinstance(args[0], exp.Star) else None
 
 
 def given(name: str) -> Callable[[Call], exp.Expr | None]:

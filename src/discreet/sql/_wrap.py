@@ -16,7 +16,8 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet.errors import QueryError
 from discreet.plan import CALLS, build
-from discreet.sql._text import function_name, only, refuse
+from discreet.sql._text import function_name, only, refuse, units_of
+from discreet.sql._walk import calling, clauses_of
 
 _FOLDS: Final = frozenset({"SUM", "AVG", "MIN", "MAX", "COUNT"})
 _OUTER: Final = ("expressions", "from_", "where", "group", "having", "order", "limit", "with_",
@@ -27,7 +28,7 @@ _INNER: Final = ("expressions", "from_", "joins", "where", "group", "having", "o
 
 def unwrapped(root: exp.Select, policy: pol.Policy) -> exp.Select:
     """Make one SELECT of a SELECT around an answer; give others back as they are."""
-    units = {t.unit.casefold() for t in policy.tables.values() if t.unit is not None}
+    units = units_of(policy)
     while True:
         inner = _answer(root, units)
         if inner is None:
@@ -54,7 +55,7 @@ def _answer(root: exp.Select, units: set[str]) -> exp.Select | None:
 
 
 def _aggregates(select: exp.Select) -> bool:
-    return any((function_name(n) or "") in CALLS for e in select.expressions for n in e.walk())
+    return any(function_name(n) in CALLS for e in select.expressions for n in e.walk())
 
 
 def _items(select: exp.Select) -> dict[str, exp.Expr]:
@@ -107,11 +108,9 @@ def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
     for clause in ("with_", "hint"):
         if root.args.get(clause) and not merged.args.get(clause):
             merged.set(clause, root.args[clause].copy())
-    clauses = [
-        *shown,
-        *(merged.args[c] for c in ("having", "qualify", "order") if merged.args.get(c)),
-    ]
-    measured = [n for e in clauses for n in e.walk() if (function_name(n) or "") in CALLS]
+    after = (merged.args.get(c) for c in ("having", "qualify", "order"))
+    clauses = [*shown, *(c for c in after if c)]
+    measured = [n for e in clauses for n in e.walk() if function_name(n) in CALLS]
     if all(isinstance(n.parent, exp.Window) for n in measured):
         raise refuse("a question about the rows of an answer, and not about its numbers", "AVG(n)")
     return merged
@@ -126,7 +125,7 @@ def _regrouped(root: exp.Select, inner: exp.Select, items: dict[str, exp.Expr]) 
     if inner.args.get("limit") or root.args.get("qualify") or root.find(exp.Window):
         raise refuse("GROUP BY of the rows of an answer beside LIMIT inside it, or a window")
     group = inner.args.get("group")
-    if group is None or {k for k, v in group.args.items() if v} != {"expressions"}:
+    if group is None or clauses_of(group) != {"expressions"}:
         raise refuse("GROUP BY of the rows of an answer that has totals, or no keys")
     known = [resolved(inner, n) for n in group.expressions]
     names = [n for n, item in items.items() if item.this in known]
@@ -180,13 +179,9 @@ def _check_folded(nodes: Sequence[exp.Expr], keys: set[str]) -> None:
 def _shown(item: exp.Expr, items: dict[str, exp.Expr]) -> list[exp.Expr]:
     if isinstance(item, exp.Star):
         return [i.copy() for i in items.values()]
-    value = item.this if isinstance(item, exp.Alias) else item
-    if isinstance(value, exp.Column) and not isinstance(item, exp.Alias):
-        return [exp.alias_(_with(value, items), value.name, quoted=True)]
-    changed = _with(value, items)
-    return [
-        exp.alias_(changed, item.alias, quoted=True) if isinstance(item, exp.Alias) else changed
-    ]
+    changed = _with(item.unalias(), items)
+    named = isinstance(item, exp.Alias | exp.Column)
+    return [exp.alias_(changed, item.alias_or_name, quoted=True) if named else changed]
 
 
 def _with(node: exp.Expr, items: dict[str, exp.Expr]) -> exp.Expr:
@@ -209,14 +204,14 @@ def _named(node: exp.Expr, items: dict[str, exp.Expr], *, inside: bool = False) 
 def _in_call(node: exp.Expr) -> bool:
     """Whether a node is part of what an aggregate reads."""
     above = node.parent
-    while above is not None and (function_name(above) or "") not in CALLS:
+    while above is not None and function_name(above) not in CALLS:
         above = above.parent
     return above is not None
 
 
 def _fold(n: exp.Expr, *, mark: bool = False) -> exp.Expr:
     """Write an aggregate over rows of the answer as a window; marked, it leaves one row of all."""
-    if (function_name(n) or "") not in CALLS or isinstance(n.parent, exp.Window):
+    if function_name(n) not in CALLS or isinstance(n.parent, exp.Window):
         return n
     if function_name(n) not in _FOLDS or isinstance(n.parent, exp.Filter):
         raise refuse(f"{function_name(n)} of the rows of an answer")
@@ -225,8 +220,7 @@ def _fold(n: exp.Expr, *, mark: bool = False) -> exp.Expr:
         raise refuse("DISTINCT over the rows of an answer")
     if function_name(n) == "COUNT" and not isinstance(args[0].unnest(), exp.Case):
         args = [exp.Star()]
-    call = exp.Anonymous(this=n.this, expressions=[a.copy() for a in args])
-    made = exp.Window(this=call)
+    made = exp.Window(this=calling(n.this, *args))
     made.meta["fold"] = mark
     return made
 
