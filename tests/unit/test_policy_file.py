@@ -295,3 +295,10 @@ region = { type = "category", values = { table = "regions", column = "code" } }
                      ('table = "regions"', 'table = "t"')):  # fmt: skip
         with pytest.raises(PolicyError, match="a column of a public table"):
             pol.loads(text.replace(old, new, 1))
+
+
+def test_a_wrong_number_of_a_service_is_quoted_with_its_own_line():
+    text = "[budget]\nepsilon = 1\n[service]\nowners = 2\nexpiry = 999\n[tables.t.columns]\n"
+    with pytest.raises(PolicyError, match="expiry must be from 1 to 366") as refused:
+        pol.loads(text + 'age = { type = "integer", min = 0, max = 9 }\n')
+    assert (refused.value.line, refused.value.hint) == (5, "expiry = 366")
