@@ -202,6 +202,14 @@ class Dialect(ABC):
     def as_text(self, x: str, found: Found) -> str:
         """Text of a text-like or integer column, compared by code points."""
 
+    def label(self, x: str, found: Found) -> str:
+        """Text that is looked for in a list of labels, and does nothing else."""
+        return self.as_text(x, found)
+
+    def is_text(self, x: str) -> str:
+        """Test whether a :meth:`label` is a text."""
+        return f"{x} IS NOT NULL"
+
     @abstractmethod
     def days(self, x: str) -> str:
         """Days since 1970 of a date; infinities as far-away days."""
@@ -570,6 +578,14 @@ class Spark(Dialect):
         if found.kind is not Physical.TEXT:
             return f"CAST({x} AS STRING)"
         return f"try_validate_utf8({self.collated(x)})"
+
+    def label(self, x: str, found: Found) -> str:
+        """Take the bytes as they are: those that are no text equal no label."""
+        return self.collated(x) if found.kind is Physical.TEXT else self.as_text(x, found)
+
+    def is_text(self, x: str) -> str:
+        """Check the bytes only here, of what equals no label: it takes longer than adding up."""
+        return f"try_validate_utf8({x}) IS NOT NULL"
 
     def unit(self, x: str, found: Found) -> str:
         """Take a unit's bytes as they are: two that are not valid are two units."""
