@@ -203,7 +203,7 @@ class Dialect(ABC):
         """Text of a text-like or integer column, compared by code points."""
 
     def label(self, x: str, found: Found) -> str:
-        """Text that is looked for in a list of labels, and does nothing else."""
+        """Text of a column of texts that is looked for among labels, and does nothing else."""
         return self.as_text(x, found)
 
     def is_text(self, x: str) -> str:
@@ -575,13 +575,12 @@ class Spark(Dialect):
 
     def as_text(self, x: str, found: Found) -> str:
         """Plain text in binary collation; NULL for bytes that are none."""
-        if found.kind is not Physical.TEXT:
-            return f"CAST({x} AS STRING)"
-        return f"try_validate_utf8({self.collated(x)})"
+        checked = f"try_validate_utf8({self.collated(x)})"
+        return checked if found.kind is Physical.TEXT else f"CAST({x} AS STRING)"
 
-    def label(self, x: str, found: Found) -> str:
+    def label(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Take the bytes as they are: those that are no text equal no label."""
-        return self.collated(x) if found.kind is Physical.TEXT else self.as_text(x, found)
+        return self.collated(x)
 
     def is_text(self, x: str) -> str:
         """Check the bytes only here, of what equals no label: it takes longer than adding up."""
@@ -589,9 +588,7 @@ class Spark(Dialect):
 
     def unit(self, x: str, found: Found) -> str:
         """Take a unit's bytes as they are: two that are not valid are two units."""
-        if found.kind is Physical.TEXT:
-            return self.collated(x)
-        return super().unit(x, found)
+        return self.collated(x) if found.kind is Physical.TEXT else super().unit(x, found)
 
     def days(self, x: str) -> str:
         """Count days; no date is infinite."""
