@@ -8,9 +8,6 @@ same Parquet file, in the same run.
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,7 +16,7 @@ from pathlib import Path
 import duckdb
 
 import discreet as dc
-from benchmarks.bench_engine import PEOPLE, PLAIN, ROWS, best
+from benchmarks.bench_engine import PEOPLE, PLAIN, ROWS, best, fresh
 from discreet import policy as pol
 from discreet.cli._sample import write_sample
 
@@ -157,14 +154,12 @@ def worked(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def imported() -> float:
+def imported(folder: Path) -> float:
     """Processor time of a fresh process that imports the package, beyond an empty one's."""
 
     def least(code: str) -> float:
         text = f"{code}; import time; print(time.process_time())"
-        command = [sys.executable, "-c", text]
-        told = (subprocess.run(command, check=True, stdout=subprocess.PIPE) for _ in range(7))
-        return min(float(one.stdout) for one in told)
+        return min(float(told[-1]) for told in fresh(folder, text, repeats=7))
 
     return least("import discreet") - least("pass")
 
@@ -174,17 +169,13 @@ def first(folder: Path) -> float:
     (folder / "clinic").mkdir()
     policy, _ = write_sample(folder / "clinic", 4000)
     question = "SELECT COUNT(*) AS n FROM visits"
-    spent = []
-    for i in range(1, 8):  # what is asked again at the same price is stored
-        asked = f"dc.open(policy={str(policy)!r}).sql({question!r}, epsilon='0.0{i}')"
-        text = f"import discreet as dc; print({asked}); import time; print(time.process_time())"
-        told = subprocess.run(
-            [sys.executable, "-c", text], check=True, stdout=subprocess.PIPE, text=True,
-            # the sample's name is the same in every run, and its ledger of the last run is gone
-            env={**os.environ, "XDG_STATE_HOME": str(folder / "state")},
-        )  # fmt: skip
-        spent.append(float(told.stdout.split()[-1]))
-    return min(spent)
+    # the sample's name is the same in every run, and its ledger of the last run is gone
+    state = f"import os; os.environ['XDG_STATE_HOME'] = {str(folder / 'state')!r}"
+    # what is asked again at the same price is stored
+    asked = f"dc.open(policy={str(policy)!r}).sql({question!r}, epsilon='0.0{{}}1')"
+    text = f"{state}; import discreet as dc; print({asked})"
+    text = f"{text}; import time; print(time.process_time())"
+    return min(float(told[-1]) for told in fresh(folder, text, repeats=7))
 
 
 def main() -> None:
@@ -208,7 +199,7 @@ def main() -> None:
                     f"curator, {ROWS:,} rows, {label}: {best(peer, 1) / ours:.0f} x OpenDP's speed"
                 )
         print(f"curator, 20 grouped questions in a batch: {batch(folder):.2f} x the slowest (2)")
-        print(f"curator, import discreet: {imported():.3f} s (0.1)")
+        print(f"curator, import discreet: {imported(folder):.3f} s (0.1)")
         print(f"curator, first answer of a fresh process: {first(folder):.3f} s (0.35)")
         answer, quote = overhead(folder)
         print(f"curator, a new question beyond the engine: {answer:.1f} ms (3)")

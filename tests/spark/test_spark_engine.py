@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import itertools
 from decimal import Decimal
@@ -145,6 +146,32 @@ def test_a_column_with_a_collation_is_compared_by_bytes(spark):
     engine = engines.connect({"t": held}, table)
     assert engine.execute(question, SALT) == {("A",): (1,), ("a",): (1,), ("á",): (1,)}
     engine.close()
+
+
+BYTES = "'a'", "'b'", "X'ff'", "X'6180'", "X'c3'", "'\\ufffd'", "'a\\u0000'", "''", "NULL"
+"""Texts, and bytes that are none: they equal no label, and are no other label either."""
+
+
+@pytest.mark.parametrize("most", [1, 20], ids=["compared", "looked up"])
+@pytest.mark.parametrize(
+    "choices", [{}, {"other": "-"}, {"null": "b"}, {"other": "-", "null": "b"}]
+)
+def test_bytes_that_are_no_text_are_null(spark, most, choices):
+    labels = ["a", "b", "\ufffd", *map(str, range(most))]
+    table = pol.Table("t", [pol.Category("c", labels, **choices), pol.Text("w")])
+    cells = ", ".join(f"(CAST({cell} AS STRING))" for cell in BYTES)
+    held = spark.sql(f"SELECT c, c AS w FROM VALUES {cells} AS t(c)")
+    texts = ["a", "b", None, None, None, "\ufffd", "a\0", "", None]
+    relation = Scan(table)
+    c, w = (ex.Column(n, relation.schema[n]) for n in ("c", "w"))
+    measures = (ONE, Measure(MeasureKind.DISTINCT, w))
+    codes = tuple(range(len(table.columns["c"].domain)))
+    question = aggregate(relation, (Key("c", c, codes),), measures, Limits(rows=1))
+    with contextlib.closing(
+        engines.connect({"t": held}, pol.Policy([table], pol.Budget("1")))
+    ) as engine:
+        expected = plan.run(question, {"t": [{"c": t, "w": t} for t in texts]}, SALT)
+        assert engine.execute(question, SALT) == expected, engine.sql(question)
 
 
 def test_a_data_frame_that_fails_on_a_row_is_refused_when_opened(spark):

@@ -203,6 +203,14 @@ class Dialect(ABC):
     def as_text(self, x: str, found: Found) -> str:
         """Text of a text-like or integer column, compared by code points."""
 
+    def label(self, x: str, found: Found) -> str:
+        """Text of a column of texts that is looked for among labels, and does nothing else."""
+        return self.as_text(x, found)
+
+    def is_text(self, x: str) -> str:
+        """Test whether a :meth:`label` is a text."""
+        return f"{x} IS NOT NULL"
+
     @abstractmethod
     def days(self, x: str) -> str:
         """Days since 1970 of a date; infinities as far-away days."""
@@ -485,15 +493,20 @@ class Spark(Dialect):
 
     def as_text(self, x: str, found: Found) -> str:
         """Plain text in binary collation; NULL for bytes that are none."""
-        if found.kind is not Physical.TEXT:
-            return f"CAST({x} AS STRING)"
-        return f"try_validate_utf8({self.collated(x)})"
+        checked = f"try_validate_utf8({self.collated(x)})"
+        return checked if found.kind is Physical.TEXT else f"CAST({x} AS STRING)"
+
+    def label(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
+        """Take the bytes as they are: those that are no text equal no label."""
+        return self.collated(x)
+
+    def is_text(self, x: str) -> str:
+        """Check the bytes only here, of what equals no label: it takes longer than adding up."""
+        return f"try_validate_utf8({x}) IS NOT NULL"
 
     def unit(self, x: str, found: Found) -> str:
         """Take a unit's bytes as they are: two that are not valid are two units."""
-        if found.kind is Physical.TEXT:
-            return self.collated(x)
-        return super().unit(x, found)
+        return self.collated(x) if found.kind is Physical.TEXT else super().unit(x, found)
 
     def micros(self, x: str, found: Found) -> str:
         """Count microseconds; an instant without a zone is one of UTC, as the session is."""

@@ -42,8 +42,10 @@ def raw(dialect: Dialect, column: pol.Column, found: Found, x: str) -> str:
         case pol.Text() if kind is Physical.TEXT:
             # here and nowhere else: no operator can meet a text that is longer than declared
             return dialect.collated(f"substr({dialect.as_text(x, found)}, 1, {column.longest})")
-        case pol.Category() | pol.Text() if kind is Physical.TEXT or isinstance(column, pol.Text):
+        case pol.Text():
             return dialect.as_text(x, found)
+        case pol.Category() if kind is Physical.TEXT:
+            return dialect.label(x, found)
         case pol.Category() | pol.Boolean() if kind is Physical.BOOLEAN:
             return dialect.bit(x)
         case pol.Category() | pol.Boolean() if kind is Physical.FLOAT:
@@ -133,7 +135,7 @@ def _category(dialect: Dialect, column: pol.Category, found: Found, r: str) -> s
     if column.other is None:
         return place
     other = column.domain.index(column.other)
-    present = f"{r} IS NOT NULL"
+    present = dialect.is_text(r) if found.kind is Physical.TEXT else f"{r} IS NOT NULL"
     if found.kind is Physical.FLOAT:
         present += f" AND {r} <> {dialect.real(math.nan)}"
     return f"COALESCE({place}, CASE WHEN {present} THEN {dialect.integer(other)} END)"

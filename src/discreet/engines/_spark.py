@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - statements are rendered from the closed plan, identifiers quoted
 """Spark: the engine for data that one machine does not hold.
 
-Whatever runs is a text handed to ``session.sql`` and collected by ``toArrow``: no JVM
+Whatever reads rows is a text handed to ``session.sql`` and collected by ``toArrow``: no JVM
 object, no RDD and no function of ours on the workers. So classic sessions, Spark Connect and
 servers that offer nothing else work alike. Limits per unit are windows; no row of a
 private table is collected.
@@ -122,7 +122,7 @@ class SparkEngine(Statements):
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         with _limited(self._session, self._timeout):
             for folder in self._folders:
-                self._session.sql(f"REFRESH TABLE {folder}")
+                self._session.catalog.refreshTable(folder)  # a statement would be planned
             return collected(self._session, sql)
 
 
