@@ -17,11 +17,16 @@ from discreet.noise import DiscreteLaplace
 from discreet.plan import _trees
 from discreet.plan import _variances as va
 from discreet.plan._parts import charge, fits
+from discreet.plan._picks import squares_moved
 from discreet.plan._trees import Levels
 from discreet.plan._vectors import Numbers
 from discreet.privacy._filters import show_down
+from discreet.verify._domain import LARGEST, Value
+from discreet.verify._functions import Functions
+from discreet.verify._read import Unproven, read
 
 LAW = DiscreteLaplace(2)
+NODE = read('SELECT b AS y FROM "z"', "postgresql").items[0][0]
 TREE = Levels((((3, 4),),), LAW, 2, Fraction(0), Fraction(2), Fraction(4), Fraction(1))
 
 
@@ -167,3 +172,23 @@ def test_bounds_of_a_median():
     for low, high in (("3", "3"), ("0", "1.0000001e300"), ("-1.0000001e300", "0")):
         with pytest.raises(ParameterError, match="lower"):
             _read_bounds(low, high)
+
+
+@pytest.mark.parametrize("eta", ["1", "8", "9", "40"])
+def test_a_bounded_range_costs_the_smaller_of_two_bounds(eta):
+    rho = p.BoundedRange(eta).rho
+    assert rho == min(Fraction(eta) ** 2 / 8, p.Pure(eta).rho)
+
+
+@pytest.mark.parametrize(("left", "right"), [({}, {("a", 1): (3,)}), ({("a", 1): (3,)}, {})])
+def test_a_score_that_one_table_alone_has_moves_from_nothing(left, right):
+    assert squares_moved("pick", left, right, 9) == []
+    assert len(squares_moved("pick", left, right, 8)) == 1
+
+
+def test_a_numeric_up_to_the_largest_double_has_a_double():
+    rules = Functions("postgresql")
+    found = rules.converted(Value("num", 1, LARGEST, dep=frozenset({1})), "f64", (), NODE)
+    assert (found.lo, found.hi) == (1.0, float(LARGEST))
+    with pytest.raises(Unproven, match="no double is near"):
+        rules.converted(Value("num", 1, LARGEST + 1, dep=frozenset({1})), "f64", (), NODE)

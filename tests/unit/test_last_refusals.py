@@ -11,6 +11,7 @@ import discreet as dc
 from discreet import plan as pl
 from discreet import policy as pol
 from discreet import privacy as p
+from discreet import sql
 from discreet.errors import NotProvedError, ParameterError
 from discreet.noise import bernoulli_exp_many
 from discreet.plan import expr as ex
@@ -82,3 +83,20 @@ def test_of_several_tables_the_one_to_divide_is_named(two):
 def test_only_a_loss_is_entered_as_one(two):
     with pytest.raises(ParameterError, match="is a privacy loss, not float"):
         two.record_external(0.5, what="elsewhere")
+
+
+@pytest.mark.parametrize("margin", ["-1", "-1e-9"])
+def test_a_margin_below_zero_is_no_promise(margin):
+    policy = pol.Policy([pol.Table("t", [pol.Boolean("b")])], pol.Budget("1"))
+    low = pl.lower(sql.parse("SELECT COUNT(*) AS n FROM t", policy).query)
+    with pytest.raises(ParameterError, match="a margin must not be negative"):
+        pl.price(low, pl.Ask(within={"n": Fraction(margin)}, confidence=0.9))
+
+
+def test_rows_are_divided_by_listed_values_however_fixed_they_are():
+    table = pol.Table("t", [pol.Integer("x", 0, 9)], fixed=["x"])
+    policy = pol.Policy([table], pol.Budget("10"))
+    asked = dc.open(pa.table({"x": [1, 2]}), policy, ledger=":memory:")
+    with pytest.raises(ParameterError, match="whose values the policy lists"):
+        asked.partition("x", epsilon=1)
+    assert asked.budget.spent["epsilon"] == 0
