@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet.errors import ParameterError
 from discreet.ledger._state import coarse, rational
@@ -18,9 +20,12 @@ from discreet.plan import _trees
 from discreet.plan import _variances as va
 from discreet.plan._parts import charge, fits
 from discreet.plan._picks import squares_moved
+from discreet.plan._stability import Sensitivity
 from discreet.plan._trees import Levels
-from discreet.plan._vectors import Numbers
+from discreet.plan._vectors import Keys, Numbers
 from discreet.privacy._filters import show_down
+from discreet.privacy._loss import ULP
+from discreet.privacy._pld import Window
 from discreet.verify._domain import LARGEST, Value
 from discreet.verify._functions import Functions
 from discreet.verify._read import Unproven, read
@@ -192,3 +197,30 @@ def test_a_numeric_up_to_the_largest_double_has_a_double():
     assert (found.lo, found.hi) == (1.0, float(LARGEST))
     with pytest.raises(Unproven, match="no double is near"):
         rules.converted(Value("num", 1, LARGEST + 1, dep=frozenset({1})), "f64", (), NODE)
+
+
+def test_a_window_keeps_its_room_where_it_begins_below_zero():
+    """All of the mass lies at ε itself, so that what δ is above zero is the room."""
+    masses = np.array([0.0] * 8 + [1.0])
+    for tilt in (0.0, 0.25):
+        window = Window(-8.0, 1.0, tilt, masses, 0.0, tilt * 8.0, -math.inf, 0.0)
+        assert window.delta(0.0) == pytest.approx(4 * ULP * (0 + 8 + 9), rel=0.2)
+
+
+def test_counts_of_known_keys_move_no_farther_than_declared():
+    part = Keys(0, Sensitivity(9, 99, 9), 2, 0, "town", touched=2)
+    left, right = {("a",): (5,), ("b",): (1,)}, {("a",): (14,), ("b",): (1,)}
+    assert part.moved(left, right) == part.moved(right, left) == []
+    further = right | {("a",): (15,)}
+    assert len(part.moved(left, further)) == len(part.moved(further, left)) == 1
+
+
+def test_no_noise_is_wide_enough_for_nothing():
+    with pytest.raises(ParameterError, match="no discrete Gaussian is certified"):
+        p.discrete_gaussian_variances([1], "1e-300", "1e-300", coordinates=[1])
+
+
+def test_a_value_at_the_threshold_is_above():
+    """At this price noise is never there."""
+    watch = m.SparseVector(10, 1, 10**6, cutoff=3, step=1)
+    assert [watch.ask(value) for value in (9, 10, 11)] == [False, True, True]
