@@ -114,9 +114,11 @@ class Chart:
     seconds: dict[str, float] = field(default_factory=dict)
     lines: dict[str, dict[str, int]] = field(default_factory=dict)
     killers: dict[str, list[str]] = field(default_factory=dict)
-    """Tests that saw faults of a function, the last one first."""
+    """Tests that saw faults of a function, or of a file, the last one first."""
     texts: dict[str, str] = field(default_factory=dict)
     """Hash of a test's file and of the modules it reached: of another text nothing is known."""
+    sound: set[str] = field(default_factory=set)
+    """Tests that failed with a fault and, after the same others, passed without it."""
 
     def met(self, test: str) -> str:
         """Name of a test as its text is now."""
@@ -141,9 +143,17 @@ class Chart:
                 breadth = _breadth(tuple(lines.values()))
                 found.append((test, self.seconds[test], (self.seconds[test] + 0.02) * breadth))
         last = self.killers.get(f"{mutant.file}|{mutant.function}", [])[:20]
+        near = self.killers.get(mutant.file, [])[:40]
         # each fork starts a server of its own, so what needs one comes last
-        found.sort(key=lambda row: (row[0] not in last, "postgres" in row[0], row[2]))
+        found.sort(
+            key=lambda row: (row[0] not in last, row[0] not in near, "postgres" in row[0], row[2])
+        )
         return [row[:2] for row in found]
+
+    def saw(self, mutant: Mutant, test: str) -> None:
+        """Remember what saw a fault: it may see those beside it."""
+        for place in (f"{mutant.file}|{mutant.function}", mutant.file):
+            self.killers[place] = list(dict.fromkeys([test, *self.killers.get(place, [])]))
 
 
 @cache
@@ -247,7 +257,7 @@ def judge(
             total += took
             timed.append((test, took))
     now = [known.met(test) for test, _ in timed]
-    verdict, words = _asked(suite, mutant, timed, total) if timed else ("survived", "")
+    verdict, words = _asked(suite, mutant, timed, total, known) if timed else ("survived", "")
     if verdict == "unsound":
         known.seconds[words] = -1
         return judge(suite, mutant, known, met, most)
@@ -261,7 +271,7 @@ def judge(
 
 
 def _asked(
-    suite: Suite, mutant: Mutant, timed: list[tuple[str, float]], total: float
+    suite: Suite, mutant: Mutant, timed: list[tuple[str, float]], total: float, known: Chart
 ) -> tuple[str, str]:
     path = TREE / "src/discreet" / mutant.file
 
@@ -271,8 +281,10 @@ def _asked(
     code, words = suite.forked(job, 30 + 5 * total)
     if code == _NO_FUNCTION:
         code, words = suite.alone(mutant, [test for test, _ in timed], total)
-    elif _verdict(code) in SEEN and (blind := _fails_anyway(suite, timed, words)):
-        return "unsound", blind
+    elif _verdict(code) in SEEN and (test := culprit(words)) not in known.sound:
+        if blind := _fails_anyway(suite, timed, words):
+            return "unsound", blind
+        known.sound |= {test} & known.seconds.keys()
     return _verdict(code), words
 
 
@@ -423,6 +435,8 @@ def main() -> int:
 def judge_all(suite: Suite, sample: list[Mutant], most: float, *, again: bool) -> None:
     """Judge every mutant that has no verdict yet."""
     known, before = Chart.read(), verdicts()
+    for told in before.values():
+        known.killers.setdefault(told["file"], []).insert(0, culprit(told["words"]))
     for i, mutant in enumerate(sample, 1):
         old = before.get(mutant.name, {}).get("verdict")
         if old in SEEN or (old == "survived" and not again):
@@ -431,7 +445,7 @@ def judge_all(suite: Suite, sample: list[Mutant], most: float, *, again: bool) -
         met = before.get(mutant.name, {}).get("met", [])
         verdict, words, now = judge(suite, mutant, known, met, most)
         if (test := culprit(words)) in known.seconds:
-            known.killers.setdefault(f"{mutant.file}|{mutant.function}", []).insert(0, test)
+            known.saw(mutant, test)
         line = {"name": mutant.name, "file": mutant.file, "digest": digest(mutant.file),
                 "verdict": verdict, "words": words, "met": met + now}  # fmt: skip
         with VERDICTS.open("a", encoding="utf-8") as out:

@@ -190,6 +190,23 @@ def test_a_fault_is_seen_only_by_tests_that_pass_without_it(planted, ends, verdi
         assert suite.asked == [["a", "b", "c"], ["a", "b"]]  # the same, up to the one that failed
 
 
+def test_what_saw_a_fault_is_asked_first_beside_it_and_need_not_pass_twice(planted):
+    line = {"a.py": 1 << 9}
+    known = tool.Chart(
+        dict.fromkeys("abc", 0.1), dict.fromkeys("abc", line), {}, dict.fromkeys("abc", "")
+    )
+    fault = next(m for m in planted if m.operator == "no refusal")
+    suite = _Runs((1, "FAILED c"), (0, ""), (1, "FAILED c"))
+    assert tool.judge(suite, fault, known)[0] == "killed"
+    assert known.sound == {"c"}
+    known.saw(fault, "c")
+    assert known.killers == {"a.py|Price.cost": ["c"], "a.py": ["c"]}
+    assert tool.judge(suite, fault, known)[0] == "killed"
+    assert suite.asked == [["a", "b", "c"], ["a", "b", "c"], ["c", "a", "b"]]
+    known.killers.pop("a.py|Price.cost")  # seen in another function of the file
+    assert [test for test, _ in known.covering(fault)] == ["c", "a", "b"]
+
+
 def test_a_rate_counts_what_was_not_judged_as_not_seen(planted, monkeypatch, capsys):
     said = ["killed", "stalled", "survived", "survived", "unclear", None]
     sample = planted[: len(said)]

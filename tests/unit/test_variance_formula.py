@@ -178,3 +178,105 @@ def test_what_a_preview_states_follows_the_range_and_not_its_steps():
     assert "÷ number of rows" in one
     assert stated("0", "1000", "0.5") == stated("-500", "500", "1") == one
     assert stated("0", "2000", "1") != one
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+@pytest.mark.parametrize(
+    "law",
+    [SMALL, DiscreteLaplace(2**25), DiscreteLaplace(2**28), DiscreteLaplace(2**32),
+     DiscreteGaussian(2**24)],
+    ids=["precise", "region", "wider", "boxes", "gaussian"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["low", "middle", "skewed"])
+def test_intervals_of_two_sums_are_those_of_the_note(name, law, level):
+    """Each mean of the region in turn, and V, or both boxes, at it."""
+    table, error, kinds = TABLES[name], 1 - level, set()
+    n = len(table)
+    for centre, tilt in itertools.product((Fraction(-1), Fraction(1, 3), Fraction(1)), va._TILTS):
+        asked = va.Asked(centre, tilt)
+        a, b = map(float, asked.factors(TOP, n, gaussian=isinstance(law, DiscreteGaussian)))
+        u, v = float(-(1 + centre) * TOP / 2), float((1 - centre) * TOP / 2)
+        for noise in ((0, 0), (law.interval(0.9).high, -law.interval(0.8).high)):
+            numbers = released(table, asked, noise, law)
+            first, second = (x + 0.5 for x in numbers[0].values)
+            off = law.interval(1 - error / 10).high + 0.5
+            wide = 2 * off / (a * n) > 0.15 * TOP
+            if wide:
+                off = law.interval(1 - error / 2).high + 0.5
+            means = np.clip((first + np.linspace(-off, off, 2001)) / (a * n), u, v)
+            turns = np.array([0, (u + v) / 2, first / (a * n)])
+            means = np.append(means, turns[(min(means) <= turns) & (turns <= max(means))])
+            most = max((v - m) * (m - u) for m in means)
+            if wide:
+                low = (second - off) / (b * n) - max(means**2)
+                high = (second + off) / (b * n) - min(means**2)
+            else:
+                weights = 2 * max(abs(means)) / a, 1 / b
+                margin = _tails.margin((law, law), weights, 1 - 0.9 * error)
+                about = second / (b * n) - 2 * means * first / (a * n) + means**2
+                low = min(about) - (margin + sum(weights) / 2) / n
+                high = max(about) + (margin + sum(weights) / 2) / n
+            (found,), box = formula().estimate(numbers), formula().box(numbers, level)
+            ends = np.clip([low, min(high, most)], 0, TOP**2 / 4)
+            expected = [min(ends[0], found), max(ends[1], found)]
+            assert [box.low[0], box.high[0]] == pytest.approx(expected, rel=1e-5, abs=1e-5)
+            kinds.add(wide)
+    assert kinds == {law.std > 2**30} or len(kinds) == 2
+
+
+def test_the_interval_of_a_choice_is_stated_for_a_public_range():
+    """Noise on the variance itself, 1/ε(1 − 3 %) ranges squared, at 95 %: ln 20 of them."""
+    words = stated("0", "1000", "1").split("about ")[1].split(" ÷")[0]
+    one = float("".join(words.split()))
+    assert one == pytest.approx(1000**2 * math.log(20) / 0.97, rel=1e-5)
+
+
+# -- what is asked ---------------------------------------------------------------------------
+
+
+def choice(rough, n, law):
+    """What the note chooses, one mean at a time."""
+    noise, less = 4 * law.law.std / (va.WHOLE * n), 1 - 1 / n
+    if n < 3 or noise * less**3 > 0.19:
+        return va.ITSELF if n < 3 else va.ABOUT_THE_MIDDLE
+    scale = 2 * law.first.std / (va.WHOLE * n)
+    grid = Fraction(2) ** (math.floor(math.log2(scale)) - 6)
+    rough = float(round(min(max(rough, -1 - 24 * scale), 1 + 24 * scale) / grid) * grid)
+    inner = min(max(rough, -1), 1)
+    ends = max(inner - 12 * scale, -1), min(inner + 12 * scale, 1)
+    means = [ends[0] + (ends[1] - ends[0]) * k / 96 for k in range(97)]
+    off = [abs(m - rough) / scale for m in means]
+    nearest = min(off)
+    gaussian = isinstance(law.law, DiscreteGaussian)
+    odds = [math.exp((nearest**2 - x * x) / 2 if gaussian else (nearest - x) * 2**0.5) for x in off]
+    mean = math.fsum(o * m for o, m in zip(odds, means, strict=True)) / math.fsum(odds)
+    centre = min(max(round(mean / grid) * grid, Fraction(-1)), Fraction(1))
+    spread = math.fsum(
+        o * (m - float(centre)) ** 2 for o, m in zip(odds, means, strict=True)
+    ) / math.fsum(odds)  # fmt: skip
+    errors = {}
+    for t in va._TILTS:
+        norm = max(4 * t, 1 + Fraction(11, 4) * t * t) if gaussian else (1 + t) ** 2
+        far = 1 + abs(float(centre))
+        own = (far**2 * float(norm) / 4) ** 2
+        mean2 = own / (2 * float(t) * far) ** 2
+        errors[t] = own + 4 * spread * mean2 + 6 * (mean2 * noise) ** 2
+    best = min(errors, key=errors.__getitem__)
+    return va.Asked(centre, best) if errors[best] < (0.78 * less) ** 2 else va.ITSELF
+
+
+@pytest.mark.parametrize("offer", ["epsilon", "rho"])
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 40, 1000])
+def test_what_is_asked_is_what_the_note_chooses(n, offer):
+    column = pol.Integer("x", 0, 1000, null=0)
+    policy = pol.Policy([pol.Table("t", [column], neighbours="change-one")], pol.Budget("1"))
+    low = pl.lower(sql.parse("SELECT VAR_POP(x) AS v FROM t", policy).query)
+    seen = set()
+    for price in (1, 8, 20, 26, 30, 34, 40, 60, 100, 300, 1000, 30_000):
+        share = Fraction(price, n) ** (2 if offer == "rho" else 1)
+        law = pl.price(low, pl.Ask(**{offer: share})).parts[0].law
+        for rough in (-9.0, -1.2, -1.01, -0.97, -0.6, -0.25, 0.0, 1e-3, 0.3, 0.5, 0.8, 1.0, 1.05):
+            asked = va.chosen(rough, n, law)
+            assert asked == choice(rough, n, law), (price, rough)
+            seen.add(bool(asked.tilt))
+    assert len(seen) == (1 if n < 3 else 2)

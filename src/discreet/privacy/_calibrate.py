@@ -186,7 +186,8 @@ def _smoothed_tries(
 ) -> list[tuple[Fraction, ...] | None]:
     """Try the lemma: σ² = kΔ²/μ² + s², where μ is the calibration at what s² leaves of (ε, δ)."""
     dimension = sum(d for _, d in parts)
-    variance = len(parts) * float(min(s for s, _ in parts)) * gaussian_sigma(1, epsilon, delta) ** 2
+    sigma = gaussian_sigma(1, epsilon, delta)  # may be too large for a power, not for a product
+    variance = len(parts) * float(min(s for s, _ in parts)) * sigma * sigma
 
     def cost(s2: Fraction) -> float:
         """Estimate the relative rise of the variance; only the order matters."""
