@@ -80,6 +80,8 @@ class Fits:
 
         The policy declares which column is the survey weight (``weight = "w"``). All three
         and their variances cost as much as one count; see :mod:`discreet.inference._survey`.
+        Units are taken as drawn independently, a fixed number of times; how many of them are in
+        a group, meet `where` or have no NULL is taken as chance.
 
         Parameters
         ----------
