@@ -51,6 +51,10 @@ class Fits:
 
         Notes
         -----
+        Least squares take errors as homoskedastic (equally spread whatever the predictors are):
+        where they are not, intervals may miss more often than they say. Whether there is any
+        correlation is tested without that by :func:`discreet.inference.correlation_test`.
+
         Methods and references: :mod:`discreet.inference._regression` and ``_logistic``.
         """
         from discreet import inference  # noqa: PLC0415 - loaded when it is called
