@@ -350,11 +350,16 @@ class _Wide(pl.Draw):
         return self.rng.geometric(p, n) - self.rng.geometric(p, n)
 
 
-def _correlation(epsilon, n, x, y, times=1):
-    """Two columns that have nothing to do with each other, asked about through a plan."""
+BELL = np.exp(-((np.arange(11) - 5) ** 2) / 8)
+FANNED = np.diag(BELL) + np.fliplr(np.diag(BELL))
+"""y is as far from the middle as x, on either side: no correlation, and far from independent."""
+
+
+def _correlation(epsilon, n, x, y=None, times=1):
+    """Two columns without correlation: independent, or `x` has the chances of all pairs."""
 
     def rejections(rng, replicates):
-        people, chances = _People(epsilon), np.outer(x, y).ravel()
+        people, chances = _People(epsilon), (x if y is None else np.outer(x, y)).ravel()
         found = 0
         for _ in range(replicates):
             people.counts = rng.multinomial(n, chances).astype(object)
@@ -430,6 +435,7 @@ ASYMPTOTIC = {
     "correlation, skewed, n=1000, ε=.5": _correlation("0.5", 1000, FALLING, FALLING),
     "correlation, skewed, n=10000, ε=1": _correlation("1", 10_000, FALLING, FALLING),
     "correlation, rare values, n=1000, ε=1": _correlation("1", 1000, RARE, FALLING),
+    "correlation, unequal spread, n=1000, ε=5": _correlation("5", 1000, FANNED / FANNED.sum()),
     "paired": _rejections(_paired),
     "ranks with ties": _rejections(_ranks),
     "signed ranks": _rejections(_signed_ranks),

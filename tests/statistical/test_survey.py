@@ -45,7 +45,8 @@ def drawn(rng, n, scale):
     cells = np.einsum("ri,rj->ij", basis(weight / HEAVIEST[n]), basis(x[kept] / 100)).ravel()
     noise = np.round(rng.laplace(0, scale * STEPS, 9)) / STEPS
     law = DiscreteLaplace(scale * STEPS)
-    return Group(cells + noise, law, 1 / STEPS, (0.0, HEAVIEST[n]), (0.0, 100.0), 1)
+    ends = (0.0, HEAVIEST[n]), (0.0, 100.0)
+    return Group(cells + noise, law, 1 / STEPS, *ends, 1, fixed=True)
 
 
 _KEPT: list[tuple[np.ndarray, np.ndarray]] = []
@@ -90,6 +91,61 @@ def test_weighted_statistics_are_covered(n, scale, replicates):
     assert max(found.values()) <= most(replicates), found
 
 
+def in_a_group(rng, fixed):
+    """Of 2 000 people drawn about three in ten are in the group; one of them stands for w."""
+    kept = rng.binomial(2000, 0.3)
+    weight = np.full(kept, 10.0)
+    x = rng.integers(0, 101, kept)
+    cells = np.einsum("ri,rj->ij", basis(weight / 10), basis(x / 100)).ravel()
+    noise = np.round(rng.laplace(0, STEPS, 9)) / STEPS
+    ends = (0.0, 10.0), (0.0, 100.0)
+    return Group(cells + noise, DiscreteLaplace(STEPS), 1 / STEPS, *ends, 1, fixed=fixed)
+
+
+def missed_in_a_group(replicates, *, fixed):
+    truth = {"count": 6000.0, "total": 300_000.0, "mean": 50.0}
+    rng = np.random.default_rng(crc32(b"survey of a group"))
+    found = dict.fromkeys(truth, 0)
+    for _ in range(replicates):
+        group = in_a_group(rng, fixed)
+        for what, value in truth.items():
+            kept, low, high = group.kept(what, 0.05)
+            assert kept is not None
+            found[what] += not (low <= value <= high and kept(np.array([value]))[0])
+    return found
+
+
+def test_how_many_are_in_a_group_is_chance():
+    """All weigh as much as a weight may: neither score nor range may take n as given.
+
+    False alarms: 1e-9 for each of three, if a miss has a probability of 6.5 %.
+    """
+    found = missed_in_a_group(400, fixed=False)
+    assert max(found.values()) <= most(400), found
+    assert missed_in_a_group(100, fixed=True)["count"] > most(100)
+
+
+@pytest.mark.fresh(0)
+def test_a_survey_knows_whether_its_number_of_rows_is_fixed():
+    """Only a question that leaves out no row may take what the design fixes as known."""
+    table = POLICY["tables"]["t"]
+    ruled = {n: {**c, "null": 0} if n in ("w", "pay") else c for n, c in table["columns"].items()}
+    widths = {}
+    for nulls, columns in (("kept", ruled), ("left out", table["columns"])):
+        policy = {**POLICY, "tables": {"t": {**table, "columns": columns}}}
+        curator = dc.open(pa.table(rows()), policy=policy, ledger=":memory:")
+        for name, asked in (("all", {}), ("by", {"by": "sex"}), ("where", {"where": "pay > 1"})):
+            found = curator.survey("pay", **asked, epsilon=1000)
+            widths[nulls, name] = (*(g.fixed for g in found.groups), found)
+    assert [all(v[:-1]) for v in widths.values()] == [True, False, False, False, False, False]
+    assert not any(any(v[:-1]) for k, v in widths.items() if k != ("kept", "all"))
+    (all_rows,) = widths["kept", "all"][-1].rows()
+    (some,) = widths["left out", "all"][-1].rows()
+    assert some["total_high"] - some["total_low"] > all_rows["total_high"] - all_rows["total_low"]
+    assert "fixed by the design" in repr(widths["kept", "all"][-1])
+    assert "taken as chance" in repr(widths["kept", "by"][-1])
+
+
 def _equal_chances(group):
     """Variance of the mean as if weights were numbers of people: Σw(x−θ)² for Σw²(x−θ)²."""
 
@@ -97,7 +153,8 @@ def _equal_chances(group):
         def sums(self, a, b):
             return super().sums(1 if a == 2 else a, b)
 
-    return Naive(*(getattr(group, f) for f in ("cells", "law", "unit", "weight", "value", "rows")))
+    names = ("cells", "law", "unit", "weight", "value", "rows", "fixed")
+    return Naive(*(getattr(group, f) for f in names))
 
 
 def _no_noise(group):

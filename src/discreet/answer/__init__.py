@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from discreet.answer._answer import Answer
 from discreet.answer._chart import FORMS, Chart, check_renderer
-from discreet.answer._levels import Rows
+from discreet.answer._levels import Rows, moved_by
 from discreet.answer._outputs import bounds, evaluate
 from discreet.answer._record import CURRENCIES, Record, read
 from discreet.answer._rehearse import rehearse
@@ -26,6 +26,7 @@ __all__ = [
     "evaluate",
     "footer",
     "marks",
+    "moved_by",
     "price",
     "read",
     "rehearse",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,22 @@ from discreet import noise
 from discreet._dataclass import dataclass, replace
 from discreet.answer import _outputs
 from discreet.answer._record import Record
-from discreet.plan import Box, Numbers, OutputExpr, Release, Total, statistics_of
+from discreet.plan import (
+    ROUNDED,
+    Box,
+    Numbers,
+    OutputExpr,
+    Release,
+    Total,
+    damaged,
+    moved,
+    rational,
+    statistics_of,
+)
 
 Column = NDArray[Any]
+_SHARE: Final = 0.1
+"""Part of the error allowed to a rounded sum that a bound of its number of rows gets."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +109,18 @@ class Rows:
 
     def box(self, index: int, level: float) -> Box:
         """Ends of one statistic, if every statement about noise holds with `level`."""
+        stated = moved_by(self._record, index)
+        if stated is None:
+            return self._noise(index, level)
+        kind, off, count = stated
+        if kind != "sum":
+            return moved(kind, self._noise(index, level), off)
+        spare = _SHARE * (1 - level)
+        rows = self._noise(count, 1 - spare).high
+        return moved(kind, self._noise(index, level + spare), off, rows)
+
+    def _noise(self, index: int, level: float) -> Box:
+        """Ends of the noise alone."""
         formula = self._record.formulas[index]
         boxes = [formula.box(each.parts, level) for each in self.levels]
         low, high = (np.concatenate([getattr(b, e) for b in boxes]) for e in ("low", "high"))
@@ -105,7 +130,7 @@ class Rows:
         """Law and step of a total whose cells, none of them chosen, have noise of their own."""
         record, formula = self._record, self._record.formulas[index]
         chosen = record.having is not None and bool(statistics_of(record.having))
-        if not isinstance(formula, Total) or record.levels or chosen:
+        if not isinstance(formula, Total) or record.levels or chosen or moved_by(record, index):
             return None
         numbers = record.numbers(formula.vector)
         if numbers.threshold is not None or (numbers.law and not numbers.law.symmetric):
@@ -116,6 +141,20 @@ class Rows:
         """Count the independent statements about noise behind some statistics."""
         formulas, parts = self._record.formulas, self._record.parts
         return len(set().union(*(formulas[i].statements(parts) for i in statistics)))
+
+
+def moved_by(record: Record, index: int) -> tuple[str, float, int] | None:
+    """How rounding moves a statistic: its kind, by how much, and which formula counts its rows."""
+    stated = record.statement.get("rounded")
+    entry = stated[index] if isinstance(stated, list) and index < len(stated) else None
+    if entry is None:
+        return None
+    if not isinstance(entry, list) or len(entry) != 3 or entry[0] not in ROUNDED:
+        raise damaged("it does not say how far values were rounded")
+    kind, off, count = entry
+    if kind == "sum" and not (type(count) is int and 0 <= count < len(record.formulas)):
+        raise damaged("it does not say how many values were rounded")
+    return kind, float(rational(off)), count if type(count) is int else -1
 
 
 def _level(record: Record, names: tuple[str, ...]) -> _Level:

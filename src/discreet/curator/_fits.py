@@ -51,6 +51,10 @@ class Fits:
 
         Notes
         -----
+        Least squares take errors as homoskedastic (equally spread whatever the predictors are):
+        where they are not, intervals may miss more often than they say. Whether there is any
+        correlation is tested without that by :func:`discreet.inference.correlation_test`.
+
         Methods and references: :mod:`discreet.inference._regression` and ``_logistic``.
         """
         from discreet import inference  # noqa: PLC0415 - loaded when it is called
@@ -80,6 +84,8 @@ class Fits:
 
         The policy declares which column is the survey weight (``weight = "w"``). All three
         and their variances cost as much as one count; see :mod:`discreet.inference._survey`.
+        Units are taken as drawn independently, a fixed number of times; how many of them are in
+        a group, meet `where` or have no NULL is taken as chance.
 
         Parameters
         ----------

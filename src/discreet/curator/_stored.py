@@ -78,7 +78,9 @@ def _typed(record: Record, plan: Plan) -> Record:
 def statement(plan: Plan) -> dict[str, object]:
     """What a record says of the question itself: names and statistics are the present one's."""
     lowered = plan.lowered
+    moved = {"rounded": lowered.rounded} if any(lowered.rounded) else {}
     return {
+        **moved,
         "plan": lowered.query.hash,
         "target": plan.target,
         "rows_of_one_unit": list(map(list, lowered.rows_of_one_unit)),

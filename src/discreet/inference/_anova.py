@@ -11,23 +11,31 @@ the square of :func:`two_sample_test`'s statistic.
 
 Correlation
 -----------
-A slope of zero, by the score of :mod:`._regression`: no correlation and no slope are one
-hypothesis.
+A slope of zero, by the score T = Σ(x − x̄)(y − ȳ) of :mod:`._regression`: no correlation and no
+slope are one hypothesis. Columns without correlation need not be independent: where y spreads more
+at extreme x, T varies more than the product of two variances says. The nine cells hold
+:math:`R=\sum(x-\bar x)^2(y-\bar y)^2` as well, the variance of T whatever the spread (White). The
+larger of the two is taken, R with what its noise may hide: a twentieth of the error allowed pays
+for that.
+
+H. White, "A heteroskedasticity-consistent covariance matrix estimator", Econometrica 1980.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from discreet import _exact
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import repeatable
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._pivot import Group, common_mean
-from discreet.inference._regression import of_pair
+from discreet.inference._regression import of_pair, pair_of, quantile
 from discreet.inference._results import TestResult, monte_carlo, read_draws
 from discreet.inference._twosample import (
     DRAWS,
@@ -38,6 +46,11 @@ from discreet.inference._twosample import (
     is_hidden,
     moments_of,
 )
+from discreet.plan import MOMENTS
+
+_SHARE: Final = 0.05
+"""Part of the error allowed that an upper bound of the sampling variance gets."""
+_LEAST: Final = math.log(1e-300)
 
 
 def anova_test(
@@ -102,16 +115,47 @@ def _statistic(groups: Sequence[Group]) -> tuple[Floats, Floats]:
 def correlation_test(answer: Answer) -> TestResult:
     """Test whether two columns are uncorrelated, from an answer about the pair.
 
+    It holds its level also where the spread of one column depends on the other.
+
     Parameters
     ----------
     answer
         An answer that shows ``CORR(y, x)`` or another statistic of two columns, without
         groups. Costs nothing; the same release has the same p-value.
     """
-    score = of_pair(answer, "y", "x").score("x")
+    fit = of_pair(answer, "y", "x")
+    score, released = fit.score("x"), fit.released
+    name, share = "test of no correlation (score)", "noise's share of the variance"
+    if not score.determined:
+        return TestResult(0.0, 1.0, "two-sided", name, {share: 1.0, "note": HIDDEN})
     t, noise, sampling = score.parts(0.0)
-    value = t / (noise + sampling) ** 0.5
-    parameters = {"noise's share of the variance": noise / (noise + sampling)}
-    return TestResult(
-        value, score.pvalue(0.0), "two-sided", "test of no correlation (score)", parameters
-    )
+    squares, off = (released.rows * x for x in _products_squared(answer))
+    # the larger share of the noise, whose tail is the heavier one
+    most = noise / (noise + sampling)
+
+    def rejects(log_error: float) -> bool:
+        error = math.exp(log_error)
+        bound = squares + off * quantile(1.0, _SHARE * error, laplace=released.laplace)
+        far = quantile(most, (1 - _SHARE) * error, laplace=released.laplace)
+        return abs(t) > far * math.sqrt(noise + max(sampling, bound))
+
+    pvalue = 1.0
+    if rejects(0.0):
+        least = rejects(_LEAST)
+        pvalue = math.exp(_LEAST if least else _exact.turning(rejects, _LEAST, 0.0)[1])
+    total = noise + max(sampling, squares)
+    parameters = {share: noise / total}
+    return TestResult(t / math.sqrt(total), pvalue, "two-sided", name, parameters)
+
+
+def _products_squared(answer: Answer) -> tuple[float, float]:
+    """Σ(x − x̄)²(y − ȳ)² off the nine cells, at least zero, and the deviation of its noise."""
+    formula, law = pair_of(answer)
+    cells = formula.cells(answer.full_record.parts)[0]
+    n, *sums = MOMENTS[:3] @ cells
+    # (u − m)² in the shares (1 − u)², 2u(1 − u), u²
+    means = (min(max(float(s) / max(float(n), 1.0), 0.0), 1.0) for s in sums)
+    x, y = (np.array([m * m, m * m - m, (1 - m) ** 2]) for m in means)
+    weights = np.kron(x, y) * float(formula.x_range * formula.y_range) ** 2
+    off = float(np.linalg.norm(weights)) * math.sqrt(law.variance) / float(formula.whole)
+    return max(float(weights @ cells), 0.0), off

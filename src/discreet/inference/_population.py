@@ -59,7 +59,7 @@ from scipy import special
 from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
-from discreet.answer import Answer, Record, Rows, bounds
+from discreet.answer import Answer, Record, Rows, bounds, moved_by
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import check_untainted, rows_of
 from discreet.inference._laws import Floats
@@ -72,6 +72,7 @@ from discreet.plan import (
     PublicVariance,
     Quantile,
     StatisticValue,
+    moved,
     statistics_of,
     tails,
     windows_of,
@@ -207,7 +208,7 @@ class Sample:
             case Apply("/", (StatisticValue(a), StatisticValue(b))) if (
                 self._sum(a) is not None and self._sum(b) is not None
             ):
-                return self._ratio(a, b, error)
+                return self._moved_ratio(a, b, error)
         used = sorted(statistics_of(out))
         each = {i: self._statistic(i, error / len(used), size) for i in used}
         found = None if windows_of(out) else bounds(out, _Boxes(self.record, each), 0.5)
@@ -219,6 +220,14 @@ class Sample:
         return self.record.formulas[index].combination
 
     def _statistic(self, index: int, error: float, size: int | None) -> Box:
+        found, stated = self._unrounded(index, error, size), moved_by(self.record, index)
+        if stated is None:
+            return found
+        kind, off, _ = stated
+        return moved(kind, found, off, [float(size or 0)] * self.record.cells)
+
+    def _unrounded(self, index: int, error: float, size: int | None) -> Box:
+        """Ends for values as they were measured."""
         formula = self.record.formulas[index]
         powers = formula.powers
         root = getattr(formula, "root", None)
@@ -365,6 +374,17 @@ class Sample:
             ends.append(hull(kept, guess, 0.0, ceiling, _PLACES))
         low, high = min(a for a, _ in ends), max(b for _, b in ends)
         return (math.sqrt(low), math.sqrt(high)) if root else (low, high)
+
+    def _moved_ratio(self, top: int, bottom: int, error: float) -> Box:
+        """A sum over a sum; above a number of rows, rounded values move it as they do a mean."""
+        above, below = (moved_by(self.record, i) for i in (top, bottom))
+        if below is not None or (above is not None and self._row(bottom) != (1.0, 1.0)):
+            raise ParameterError(
+                "no population interval is known for a ratio of sums of rounded values",
+                hint="AVG(SQRT(x))",
+            )
+        found = self._ratio(top, bottom, error)
+        return found if above is None else moved("mean", found, above[1])
 
     def _ratio(self, top: int, bottom: int, error: float) -> Box:
         """A sum over a sum: ψ = y − θx is bounded, and so is its spread by the number of rows."""

@@ -8,15 +8,20 @@ sum of :math:`w^ax^b` with a, b ≤ 2, so weighted sums *and* their design-based
 
 Inference
 ---------
-A person with weight w stands for w people. With D a unit's own sum and units drawn
-independently, with unequal chances, a fixed number n of times, the Horvitz–Thompson total
-Σwx has variance at most :math:`\sum_u(D_u-\bar D)^2`, and the Hájek mean Σwx/Σw solves
-:math:`\sum w(x-\theta)=0`, whose variance is :math:`\sum_uD_u(\theta)^2`. A unit has at most k
-rows, so both are at most k times the sums over rows of :math:`w^2x^2` and of
-:math:`w^2(x-\theta)^2`; with one row each they are exact. θ is kept if the score, linear in what
-was released, is within the quantile of normal plus noise (:mod:`._population` has the same for
-equal chances). A tenth of the error allowed pays for an upper bound of the variance, which is a
-noisy sum itself.
+A person with weight w stands for w people. *The design is taken as this*: units are drawn
+independently, with unequal chances, a number N of times that was fixed before. With D a unit's own
+sum, zero for one outside the group, the Horvitz–Thompson total Σwx has variance
+:math:`\sum_uD_u^2-(\sum_uD_u)^2/N`. Where every unit drawn is one row of the sum, the number n of
+rows is N, and this is :math:`\sum(wx-\overline{wx})^2`. How many of the units drawn fall into a
+group (``by``), meet a condition (``where``) or have a column that may be NULL is chance, N is not
+known there, and what is taken off is left out: the variance is at most :math:`\sum_uD_u^2`, which
+also holds for Poisson sampling, and the mean number of rows is bounded from the number found
+(Chernoff). The Hájek mean Σwx/Σw solves :math:`\sum w(x-\theta)=0`, whose variance is at most
+:math:`\sum_uD_u(\theta)^2` in any case. A unit has at most k rows, so both are at most k times the
+sums over rows of :math:`w^2x^2` and of :math:`w^2(x-\theta)^2`. θ is kept if the score, linear in
+what was released, is within the quantile of normal plus noise (:mod:`._population` has the same
+for equal chances). A tenth of the error allowed pays for bounds of the number of rows and of the
+variance, which is a noisy sum itself.
 
 Weights are taken as known before the sample was drawn, or as if: what calibration to known totals
 gains is not counted, so intervals are at worst too wide. Cells with fewer than 30 units, or in
@@ -61,6 +66,8 @@ if TYPE_CHECKING:
 WHAT: Final = ("count", "total", "mean")
 _POWERS: Final = (np.array([1.0, 1, 1]), np.array([0.0, 0.5, 1]), np.array([0.0, 0, 1]))
 _PLACES: Final = 150
+_FIXED: Final = "how many rows were drawn is taken as fixed by the design"
+_RANDOM: Final = "how many of the rows drawn are in each line is taken as chance"
 
 
 @dataclass(frozen=True)
@@ -74,6 +81,8 @@ class Group:
     weight: tuple[float, float]
     value: tuple[float, float]
     rows: int
+    fixed: bool = False
+    """Whether the design fixes the number of rows: one of each unit drawn, and none left out."""
 
     def sums(self, a: int, b: int) -> Floats:
         """Coefficients of Σ wᵃxᵇ on the cells."""
@@ -108,13 +117,14 @@ class Group:
         """Which values the score does not contradict (None: any), and their public range."""
         laws = [self.law] * self.cells.size
         spare, n = SHARE * error, self.sums(0, 0)
-        off = float(self._margin(n, spare / 2))
+        each = spare / (2 if self.fixed else 3)
+        off = float(self._margin(n, each))
         least, most = float(n @ self.cells) - off, float(n @ self.cells) + off
         mean, power = what == "mean", 0 if what == "count" else 1
         # a mean is a ratio, and the other two are compared with θ itself
         top, bottom, shift = self.sums(1, power), self.sums(1, 0) * mean, float(not mean)
         squares = [self.sums(2, b) for b in range(3)]
-        low, high = self._range(what, most)
+        low, high = self._range(what, most if self.fixed else self._expected(most, each))
 
         def spread(theta: Floats) -> Floats:
             if mean:
@@ -122,8 +132,8 @@ class Group:
                 w = squares[2] - 2 * t * squares[1] + t**2 * squares[0]
             else:
                 w = np.broadcast_to(squares[2 * power], (theta.size, top.size))
-            found = np.maximum(w @ self.cells, 0) + self._margin(w, spare / 2)
-            if not mean and self.rows == 1:
+            found = np.maximum(w @ self.cells, 0) + self._margin(w, each)
+            if self.fixed and not mean:
                 found = np.maximum(found - theta**2 / max(most, 1.0), 0.0)
             return np.asarray(self.rows * found)
 
@@ -137,6 +147,11 @@ class Group:
 
     def _margin(self, weights: Floats, error: float) -> Floats:
         return tails.worst_margin([self.law] * self.cells.size, weights * self.unit, error)
+
+    def _expected(self, most: float, error: float) -> float:
+        """Rows that units drawn give on average, at most, where they gave so many (Chernoff)."""
+        far = self.rows * -math.log(error)
+        return max(most, 0.0) + far + math.sqrt(far * (far + 2 * max(most, 0.0)))
 
     def _range(self, what: str, most: float) -> tuple[float, float]:
         if what == "mean":
@@ -207,6 +222,8 @@ class Survey:
                 shown = " ".join(number(x, half) for x in (low, high))
                 lines.append(f"{name:10} {what:6} {number(row[what], half):>12}  [{shown}]")
         lines.append(f"{paid(self.answer)}; intervals cover the population's values (95 %)")
+        fixed = bool(self.groups) and self.groups[0].fixed
+        lines.append(f"units taken as drawn independently; {_FIXED if fixed else _RANDOM}")
         return "\n".join(lines)
 
 
@@ -231,11 +248,18 @@ def survey(
     asked = f"REGR_COUNT({quoted(column)}, {quoted(own.weight)}) AS n"
     text = f"SELECT {keys}{', ' * bool(keys)}{asked} FROM {quoted(own.name)} WHERE {tests}"  # noqa: S608 - read by the curator's own parser
     answer = ask(text + (f" GROUP BY {keys}" if keys else ""))
-    return read_survey(answer, column, own.weight)
+    # a row without one of these is left out
+    needed = [own.columns.get(c) for c in (column, own.weight, own.unit) if c is not None]
+    known = all(c is not None and not c.nullable for c in needed)
+    fixed = known and not names and where is None
+    return read_survey(answer, column, own.weight, fixed=fixed)
 
 
-def read_survey(answer: Answer, column: str, weight: str) -> Survey:
-    """Read groups off the nine cells of an answer."""
+def read_survey(answer: Answer, column: str, weight: str, *, fixed: bool = False) -> Survey:
+    """Read groups off the nine cells of an answer.
+
+    `fixed` says that the question leaves out no row of the table.
+    """
     record = answer.full_record
     check_untainted(answer)
     (formula,) = record.formulas
@@ -248,7 +272,8 @@ def read_survey(answer: Answer, column: str, weight: str) -> Survey:
     rows = rows_of(record, formula.tensor, one=True)[0] or 1
     unit = 1 / float(formula.whole)
     groups = tuple(
-        Group(line, law, unit, ends[0], ends[1], rows) for line in formula.cells(record.parts)
+        Group(line, law, unit, ends[0], ends[1], rows, fixed and rows == 1)
+        for line in formula.cells(record.parts)
     )
     names = list(record.keys)
     keys = tuple({n: record.keys[n][i] for n in names} for i in range(record.cells))

@@ -93,6 +93,7 @@ from discreet.plan._relation import (
     weight,
 )
 from discreet.plan._rising import Curve, curve_of
+from discreet.plan._rounding import ROUNDED, moved
 from discreet.plan._scope import Scope, Source
 from discreet.plan._splines import INTERVALS, Splines
 from discreet.plan._stability import Sensitivity, sensitivity
@@ -126,6 +127,7 @@ __all__ = [
     "INTERVALS",
     "MOMENTS",
     "PRIME",
+    "ROUNDED",
     "TURNS",
     "Aggregate",
     "Apply",
@@ -243,6 +245,7 @@ __all__ = [
     "limits_of",
     "lower",
     "merge",
+    "moved",
     "names_rows_of",
     "of_column",
     "outside_windows",

@@ -4,7 +4,8 @@ A curve rises with its argument. Its value is rounded to a grid of at most
 :data:`~discreet.plan._rising.LEVELS` steps over the public range of the argument; which codes
 give which value is computed here, exactly or to 60 digits, once. An engine only compares
 integers, so all engines and the reference agree on every row. The type of the result states the
-step, and so does an answer. Comparisons with constants, ROUND, FLOOR and CEIL need no grid.
+step, and so does an answer, whose intervals allow for it (``_rounding``). Comparisons with
+constants, ROUND, FLOOR and CEIL need no grid.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ from discreet.plan._relation import (
     base,
     combinations,
 )
+from discreet.plan._rounding import off_of
 from discreet.plan._stability import (
     Sensitivity,
     form_sensitivity,
@@ -59,6 +60,8 @@ from discreet.plan._stability import (
     powers_sensitivity,
     sensitivity,
 )
+from discreet.plan._statistic import Statistic
+from discreet.plan._target import statistics_of
 from discreet.plan._types import Kind, Type
 from discreet.plan._variances import MOVES, Variances, squared
 from discreet.plan._vectors import Image, Keys, Vector
@@ -121,7 +124,13 @@ class Lowering:
         formulas = [self.alone.get(i) or s.lower(self) for i, s in enumerate(query.statistics)]
         # the counts that select keys have intervals of their own
         fold = Outputs(formulas, self.alone, self._shares, combines=not self.wants.open)
-        outputs = tuple(replace(o, expr=fold.output(o.expr)) for o in query.outputs)
+        # what rounding does to a statistic is known of it alone
+        moved = {i for i, s in enumerate(query.statistics) if self._is_moved(s)}
+        outputs = tuple(
+            o if moved & statistics_of(o.expr) else replace(o, expr=fold.output(o.expr))
+            for o in query.outputs
+        )
+        counts = self._counts(formulas, moved)
         formulas = self._possible(formulas)
         selector = self._selector()
         self._check_other(selector)
@@ -137,7 +146,23 @@ class Lowering:
             selector,
             self.labels,
             frozenset(self.alone),
+            counts,
         )
+
+    def _is_moved(self, s: Statistic) -> bool:
+        return s.rounded is not None and s.expr is not None and off_of(s.expr) > 0
+
+    def _counts(
+        self, formulas: list[Formula], moved: Collection[int]
+    ) -> tuple[tuple[int, int], ...]:
+        """Formulas of how many values are behind rounded sums, added behind all others."""
+        found = []
+        for i in sorted(moved):
+            s = self.query.statistics[i]
+            if s.moment is Moment.SUM:
+                found.append((i, len(formulas)))
+                formulas.append(self.total(s.expr, Moment.COUNT))
+        return tuple(found)
 
     def _possible(self, formulas: Sequence[Formula]) -> list[Formula]:
         """NULL for what has no value where there can be no row; counts and sums stay noisy."""
@@ -424,6 +449,8 @@ class Lowering:
             asked = {i: (self.wants.name(query.statistics[i].expr), c) for i, c in read[0].items()}
             exprs = {e for e, _ in asked.values() if e is not None}
             kinds = {query.statistics[i].moment for i in asked}
+            if any(map(off_of, exprs)):
+                continue
             if len(exprs) == 1 and kinds == {Moment.COUNT, Moment.SUM} and self._only(asked):
                 self.alone |= dict.fromkeys(asked, self._form(exprs.pop(), asked))
 

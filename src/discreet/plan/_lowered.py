@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cached_property
 
 from discreet._dataclass import dataclass
@@ -10,6 +11,7 @@ from discreet.plan._normal import identity
 from discreet.plan._parts import Part
 from discreet.plan._query import OutputColumn, Query
 from discreet.plan._relation import Aggregate, digest
+from discreet.plan._rounding import off_of
 from discreet.plan._target import rows_of_one_unit, target
 
 
@@ -25,6 +27,7 @@ class Lowered:
     selector: int | None  # part that selects open keys
     labels: tuple[str, ...] | None  # names of the rows, where they are not the cells
     alone: frozenset[int] = frozenset()  # statistics whose formula is that of an output
+    counts: tuple[tuple[int, int], ...] = ()  # rounded sums, and formulas of their numbers of rows
 
     @property
     def draws(self) -> int:
@@ -52,6 +55,16 @@ class Lowered:
     def outlets(self) -> tuple[Part, ...]:
         """The part behind every release; formulas name releases."""
         return tuple([part for part in self.parts for _ in range(part.outlets)])
+
+    @cached_property
+    def rounded(self) -> list[list[object] | None]:
+        """How far curves' grids move every statistic: its kind, by how much, what counts rows."""
+        counts = dict(self.counts)
+        found: list[list[object] | None] = []
+        for i, s in enumerate(self.query.statistics):
+            off = Fraction(0) if s.expr is None or s.rounded is None else off_of(s.expr)
+            found.append([s.rounded, str(off), counts.get(i)] if off else None)
+        return found
 
     @cached_property
     def values_of_one_row(self) -> tuple[tuple[str, ...] | None, ...]:

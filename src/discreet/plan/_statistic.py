@@ -110,6 +110,11 @@ class Statistic(ABC):
         return None
 
     @property
+    def rounded(self) -> str | None:
+        """How rounded values move it, where intervals allow for that (``_rounding``)."""
+        return None
+
+    @property
     def result(self) -> Type | None:
         """Type of the answer, where it is a value of the column; None: a number."""
         return None

@@ -18,6 +18,7 @@ from discreet.plan._families import Moment
 from discreet.plan._formula import Formula, Mean, Mode, Quantile, Spread, Total
 from discreet.plan._moments import Pairwise, Scaled, cells_of_pair
 from discreet.plan._relation import Measure, MeasureKind
+from discreet.plan._rounding import off_of
 from discreet.plan._splines import Knots, Splines, cells_of_splines, spline_whole
 from discreet.plan._statistic import Fluent, Name, Statistic
 from discreet.plan._types import Kind, Type
@@ -116,6 +117,11 @@ class Sum(Statistic):
         least, most = t.lo * t.step, t.hi * t.step
         return (min(least, Fraction(0)), max(most, Fraction(0))) if t.nullable else (least, most)
 
+    @property
+    def rounded(self) -> str:
+        """By as much as each value, so many times."""
+        return "sum"
+
     def lower(self, low: Lowering) -> Formula:
         """A vector, or a combination of what a family measures."""
         return low.total(self.expr, Moment.SUM)
@@ -139,6 +145,11 @@ class Average(Statistic):
             "Share of rows for which a condition is true, among those where it is known.",
         ),
     )
+
+    @property
+    def rounded(self) -> str:
+        """By as much as one value."""
+        return "mean"
 
     def lower(self, low: Lowering) -> Formula:
         """A quotient of two combinations; a centred sum where the number of values is public."""
@@ -183,6 +194,12 @@ class Variance(Statistic):
             population="VAR_POP",
         ),
     )
+
+    @property
+    def rounded(self) -> str:
+        """By as much as its root is moved."""
+        word = "deviation" if self.root else "variance"
+        return f"sample {word}" if self.sample else word
 
     def lower(self, low: Lowering) -> Formula:
         """Three shares of degree two; where the number of values is public, squares or moments."""
@@ -281,6 +298,11 @@ class QuantileOf(Statistic):
                 "the share of the price for the interval is 0, or lies between 0 and 1",
                 hint="QUANTILE(x, 0.5, interval_share => 0.7)",
             )
+
+    @property
+    def rounded(self) -> str:
+        """By as much as one value."""
+        return "mean"
 
     @property
     def result(self) -> Type | None:
@@ -461,7 +483,8 @@ class PairOf(Statistic):
         whole = (x.top * y.top) ** 2
         tensor = low.tensor(cells_of_pair(x, y), whole)
         spans = x.lo, x.top * x.width, y.lo, y.top * y.width
-        return Pairwise(tensor, self.what, whole, *spans, x.off, y.off)
+        off_y, off_x = map(off_of, self.exprs)
+        return Pairwise(tensor, self.what, whole, *spans, x.off + off_x, y.off + off_y)
 
     def __str__(self) -> str:
         name = next(sql for sql, what in _PAIRS.items() if what == self.what).lower()

@@ -15,6 +15,7 @@ from discreet.plan._expr import AsNumber, Expr
 from discreet.plan._families import Moment
 from discreet.plan._query import Query
 from discreet.plan._relation import Scan, base
+from discreet.plan._rounding import off_of
 from discreet.plan._types import Kind
 from discreet.privacy import Neighbours
 
@@ -63,6 +64,8 @@ class Wants:
             or len(moments) > 1
             or Moment.MEAN in moments
             or (Moment.SPREAD in moments)
+            # how far rounding moves a sum depends on how many values there are
+            or (Moment.SUM in moments and off_of(expr) > 0)
         )
 
     @cached_property
@@ -107,7 +110,7 @@ class Wants:
 
     def is_sum(self, expr: Expr) -> bool:
         """Whether nothing but the sum of values that differ is asked of an expression."""
-        return self.moments[expr] == {Moment.SUM} and self.degree(expr) == 1
+        return self.moments[expr] == {Moment.SUM} and self.degree(expr) == 1 and not off_of(expr)
 
     def _is_constant_spread(self, expr: Expr) -> bool:
         return Moment.SPREAD in self.moments[expr] and self.degree(expr) < 2
