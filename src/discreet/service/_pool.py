@@ -39,9 +39,9 @@ dies by no hand of ours, once; the second time it fails. Where so much was late 
 size begins any more, what waits is held, unrun, and starts when an owner has looked.
 
 An engine that computes in another process has no such clock, and no seats: there a place is
-taken for the tick itself, so that nobody is ever behind anybody. Where this process itself wakes
-up late for a tick, the outcome leaves as late again, done or not: a machine that stands still
-for a moment gives its workers that moment back.
+taken for the tick itself, so that nobody is ever behind anybody. Where this process itself was not
+run for a moment, at the tick or before, all that is underway leaves later by twice that, done or
+not: a machine that stands still gives its workers that moment back (:mod:`._pulse`).
 """
 
 from __future__ import annotations
@@ -64,12 +64,11 @@ from typing import Any, Final
 from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
+from discreet.service._pulse import Pulse
 from discreet.service._worker import ALLOWANCE, DONE, FAILED, Ready, Setup
 
 _START: Final = 60.0
 """Seconds that a worker may take to open its tables."""
-_STANDSTILL: Final = 0.1
-"""Seconds behind its clock from which this process takes the machine to have stood still."""
 _CLOCK: Final = getattr(signal, "SIGPROF", 0)
 _MOVING: Final = 600.0
 """Seconds for which a run tries places whose workers do not come to it."""
@@ -263,6 +262,7 @@ class Turns:
         self.seats = asyncio.Semaphore(_MANY)
         self._least = self.stretch = stretch
         self.places: list[Place] = []
+        self.pulse = Pulse()
         self._held: list[Run] = []
 
     def put(self, run: Run, *, first: bool = False) -> None:
@@ -453,10 +453,10 @@ class Place:
         """Wait for the tick, whatever happens, and let the outcome go."""
         outcome = run.outcome
         assert outcome is not None
-        await _tick(run)
+        await self._tick(run)
         while not outcome.done() and run.held_up:
             self._slip(run)
-            await _tick(run)
+            await self._tick(run)
         if not outcome.done() and run.begun is None:
             if self._away or self._ending:
                 self._started.remove(run)
@@ -472,6 +472,17 @@ class Place:
             note("run not done at its tick", policy=self._setup.policy.identity)
         said = outcome.result()
         await run.settle(said[1:].decode() if said[:1] == DONE else None)
+
+    async def _tick(self, run: Run) -> None:
+        """Wait until a run leaves; it may be put off meanwhile."""
+        loop, pulse = asyncio.get_running_loop(), self._turns.pulse
+        pulse.add(run)
+        try:
+            while (left := run.release - loop.time()) > 0:
+                await asyncio.sleep(left)
+                pulse.look()
+        finally:
+            pulse.discard(run)
 
     @property
     def _ending(self) -> bool:
@@ -510,14 +521,6 @@ class Place:
         """Stop; what is underway is taken up at the next start."""
         for task in (*self._tasks, *self._releases):
             task.cancel()
+        self._turns.pulse.close()
         self._worker.kill()
         self._thread.shutdown(wait=False, cancel_futures=True)
-
-
-async def _tick(run: Run) -> None:
-    """Wait until a run leaves; where this process stood still, as long again."""
-    loop = asyncio.get_running_loop()
-    while (left := run.release - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off meanwhile
-        await asyncio.sleep(left)
-    if (late := loop.time() - run.release) > _STANDSTILL:
-        await asyncio.sleep(late)  # whatever kept this process may have kept the worker, too

@@ -116,6 +116,7 @@ def _desk(path: Path, home: Home, options: Options, crowd: Crowd, stack: ExitSta
     engine = engines.Described(found[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
     slowness, busy = crowd.speed
+    slowness = max(slowness, *(ready.pace for ready in found))
     desk = Desk(Counter(curator), home, slowness, options.undeclared, busy=busy)
     desk.clocked = all(ready.clocked for ready in found)
     if desk.clocked:

@@ -3,7 +3,7 @@ r"""When an answer leaves: decided from the plan and declared sizes, before anyt
 *Guarantee.* The time between the start of a run and the release of its outcome is a function
 of the plan and of the policy, never of the rows, as long as the run ends before its tick. A
 place is taken for the *bound*, and the outcome leaves at a *tick* that is eight bounds away
-or more, a quarter of a second at least: a machine that is busy with other things makes no run late
+or more, an eighth of a second at least: a machine that is busy with other things makes no run late
 unless it slows it sixteenfold. Bounds from 32 s to 256 s have what is left below the last tick.
 
 *Model.* A statement reads each table once, sorts it for each limit, and multiplies rows by a
@@ -21,7 +21,7 @@ measured, times the comparisons of a pattern that is tried at each place (``LIKE
 of one whose automaton is too large to be kept (regular expressions). Work is bounded by
 :math:`a + \sum_v b(v)s(v) + c\,w + d\,g(1+n)`, the letters' share, and :math:`e` for each letter
 of the statements, where :math:`a` has a part for the question, for each statement and for each
-join; in seconds of processor time of a machine whose speed is measured on numbers, not on data.
+join; in seconds of processor time of a machine whose speed is measured on rows that are not data.
 Declared rows are rounded up to a power of four.
 
 *Assumption.* The bound, twice what the coefficients say, holds the real work, and a worker gets
@@ -31,12 +31,15 @@ were chosen by these kinds, so for others the factor of two has to do). A run th
 not done at its tick is killed, stays paid, and is counted where everybody can see it.
 
 *What a short tick costs.* Steps of the grid tell nothing, however fine: a tick follows from the
-plan. But a short one has less room for what is no work: a pause of a quarter of a second, which
-a tick of a second hides, makes a question late whose tick is a quarter of a second. Such a pause
+plan. But a short one has less room for what is no work: a pause of an eighth of a second, which
+a tick of a second hides, makes a question late whose tick is an eighth of a second. Such a pause
 strikes whatever runs: of two neighbours whose works differ by :math:`t`, it makes one late and not
 the other only if it begins or ends in a window of length :math:`t`, which is at most an eighth of
-the tick and for small questions some milliseconds. What a machine does so often that it is seen at
-the start enters the tick (:data:`_PAUSE`); a standstill of the whole is given back (:mod:`._pool`).
+the tick and for small questions some milliseconds. Three things keep that rare. A machine that was
+found to be busy at the start has no tick below half a second (:data:`_PAUSE`). Pauses of the whole
+machine, from a twentieth of a second on, are given back at whatever moment of the tick they fall
+(:mod:`._pulse`). A shorter one leaves the shortest tick 75 ms, of which a bound is 16 at most. What
+is left are pauses of a worker alone.
 
 Reference: Ratliff and Vadhan, arXiv 2409.05623, for why a bound and not a random delay.
 """
@@ -68,7 +71,7 @@ from discreet.plan import (
 from discreet.service._machine import SAFETY
 
 GRID: Final[tuple[float, ...]] = (
-    *(round(0.25 * 2**i * step, 3) for i in range(10) for step in (1, 1.2, 1.4, 1.7)), 256.0,
+    *(round(0.125 * 2**i * step, 3) for i in range(11) for step in (1, 1.2, 1.4, 1.7)), 256.0,
 )  # fmt: skip
 """Seconds after which answers leave: four steps for each doubling."""
 FIRST: Final = GRID[0]
@@ -114,7 +117,7 @@ _SORT: Final = 1.5e-9
 _SLACK: Final = 8.0
 """Bounds that fit under a tick, so that a busy machine is no reason to miss it."""
 _PAUSE: Final = 0.25
-"""Seconds for which a machine that is not busy keeps a run waiting, at most."""
+"""Seconds for which a busy machine keeps a run waiting, at most, for each time that it is busy."""
 
 
 _SHORT: Final = 64
@@ -153,7 +156,7 @@ def tick(seconds: float, undeclared: float, busy: float = 1.0) -> float:
     """
     if math.isinf(seconds):
         return undeclared
-    least = max(_SLACK * seconds, _PAUSE * busy)
+    least = max(_SLACK * seconds, _PAUSE * busy if busy > 1 else FIRST)
     return next((t for t in GRID if t >= least), GRID[-1])
 
 
