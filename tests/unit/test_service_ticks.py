@@ -97,14 +97,7 @@ def test_a_small_question_on_a_quiet_machine_leaves_within_a_third_of_a_second(p
 
 @pytest.mark.parametrize(
     ("seconds", "slowness"),
-    [
-        (0.0, 0.25),
-        (0.0018, 0.25),
-        (0.0037, 0.5),
-        (0.004, 2**-0.75),
-        (0.0075, 1.0),
-        (0.008, 2**0.25),
-    ],
+    [(0.0, 0.25), (0.0017, 0.25), (0.0035, 0.5), (0.004, 2**-0.75), (0.007, 1.0), (0.008, 2**0.25)],
 )
 def test_a_machine_is_as_slow_as_a_small_question_is(seconds, slowness):
     """In small steps, and never so fast that the clock which ends runs is too coarse."""

@@ -113,6 +113,7 @@ class Desk:
         self.daybook.recall(self.orders.keep_late)
         self._late = self.orders.late()
         self._told = list(self._late)
+        self._slow_down()
 
     @property
     def ledger(self) -> ChainedLedger:
@@ -127,6 +128,7 @@ class Desk:
         self.ledger.gather(_TOGETHER)
         with self.ledger.reading() as (_, head):
             self._begun = head.number
+        self._slow_down()  # these turns are not the first
         for place in self.places:
             place.start()
         for order in self.orders.in_state("running"):
@@ -175,8 +177,18 @@ class Desk:
         rows, text = self.counter.policy.service.rows, sum(map(len, statements))
         divisions = _ticks.divisions_in(statements)
         seconds = _ticks.bound(bill.plans, rows, self._slowness, text, divisions)
-        tick = _ticks.tick(seconds, self._undeclared, self._busy)
+        tick = _ticks.tick(seconds, self._undeclared, self._pressed)
         return min(seconds, self._undeclared) if rows is None else seconds, tick
+
+    @property
+    def _pressed(self) -> float:
+        """How busy the machine is taken for: twice as busy for each late run that is known of."""
+        return self._busy * 2.0 ** len(self._told)
+
+    def _slow_down(self) -> None:
+        """Let what starts from now on leave no sooner than on a machine that is so busy."""
+        if self._told:
+            self.turns.least = _ticks.tick(0.0, self._undeclared, self._pressed)
 
     async def ask(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:
         """Take a question: debit it, or hold it for an owner, or find what it has become.
@@ -426,6 +438,7 @@ class Desk:
     def _tell(self, order: Order) -> None:
         """Let everybody know of something late; on the loop, so that an owner's look is whole."""
         self._told.append(order.tick)
+        self._slow_down()
         try:
             self.orders.keep_late(order.tick, order.asked)
         except sqlite3.Error:  # a full disk; the daybook has it for the next start

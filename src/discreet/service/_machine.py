@@ -22,8 +22,8 @@ SAFETY: Final = 2.0
 """Bounds are so many times what the model of the work gives."""
 _REFERENCE: Final = 0.05
 """Processor time of what is measured, on the machine that the figures of ticks are from."""
-_QUESTION: Final = 0.0075
-"""Processor time of a small question there (:mod:`._warm`): two fifths of what the model gives.
+_QUESTION: Final = 0.007
+"""Processor time of a small question there (:mod:`._warm`): half of what the model gives.
 
 The model has room for a kind of question that a worker has not seen, which takes up to twice as
 long as the same one later, and for kinds that are dearer for their text than this one.

@@ -75,9 +75,9 @@ GRID: Final[tuple[float, ...]] = (
 )  # fmt: skip
 """Seconds after which answers leave: four steps for each doubling."""
 FIRST: Final = GRID[0]
-_QUESTION: Final = 0.003
+_QUESTION: Final = 0.002
 """For each question, in a worker that has run one before (:mod:`._warm`)."""
-_STATEMENT: Final = 0.004
+_STATEMENT: Final = 0.0025
 _JOIN: Final = 0.009
 """For each join, which an engine plans at length."""
 _SCANNED: Final = 8e-8
