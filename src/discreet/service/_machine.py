@@ -124,7 +124,7 @@ def pace(seconds: float) -> float:
     Four steps for each doubling, rounded up, so that a start is mostly like the one before.
     """
     steps = math.ceil(_STEPS * math.log2(max(seconds, _FINEST) / _QUESTION))
-    return max(2.0 ** (steps / _STEPS), _FASTEST)
+    return max(float(2.0 ** (steps / _STEPS)), _FASTEST)
 
 
 class _Clock:
