@@ -400,10 +400,7 @@ class ChainedLedger(Glances, Decisions):
         return group_of(self.where, self.identity, self._anchors)
 
     def gather(self, seconds: float) -> None:
-        """Have all that this process writes within so many seconds of a commit share the next one.
-
-        For those who write all the time: a commit costs more than what stands in it.
-        """
+        """Let all that this process writes within so many seconds of a commit share the next."""
         self._group.period = seconds
 
     def _mark(self, head: Head) -> None:

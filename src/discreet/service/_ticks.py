@@ -48,7 +48,7 @@ Reference: Ratliff and Vadhan, arXiv 2409.05623, for why a bound and not a rando
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -124,6 +124,9 @@ _PAUSE: Final = 0.25
 _SHORT: Final = 64
 """Letters that an operator's work on a row of no letters at all is worth."""
 
+LATE: Final = 3
+"""Runs that may miss their tick before no more of their size are begun."""
+
 
 def bound(
     plans: tuple[Plan, ...], rows: int | None, slowness: float, text: int, divisions: int = 0
@@ -159,6 +162,16 @@ def tick(seconds: float, undeclared: float, busy: float = 1.0) -> float:
         return undeclared
     least = max(_SLACK * seconds, _PAUSE * busy if busy > 1 else FIRST)
     return next((t for t in GRID if t >= least), GRID[-1])
+
+
+def stops(tick: float, late: Sequence[float]) -> bool:
+    """Whether no run of a size may begin: too many missed their tick since an owner looked.
+
+    Smaller ones may go on, until one more of whatever size is late. A worker that is about to
+    begin asks by all that is known; whoever asks or looks is told of a late run when it leaves,
+    at its tick, because the moment at which it failed is nobody's business.
+    """
+    return len(late) >= LATE and (len(late) > LATE or tick >= min(late))
 
 
 def _seconds(plan: Plan, rows: float) -> float:
