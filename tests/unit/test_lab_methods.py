@@ -15,6 +15,7 @@ from discreet import lab, meaning
 from discreet import privacy as p
 from discreet.audit import clopper_pearson
 from discreet.errors import ParameterError
+from discreet.lab._compare import Comparison
 from discreet.lab._tabular import secondary
 
 TOWN = lab.town()
@@ -350,6 +351,20 @@ def test_frames_charts_and_text():
     assert "<td>names removed</td>" in result._repr_html_()
     renderer = pytest.importorskip("vl_convert")
     assert renderer.vegalite_to_svg(chart).startswith("<svg")
+
+
+@pytest.mark.parametrize(("success", "lowest"), [(0.17, 0.1), (0.0, 0.0), (0.31, 0.3), (1.0, 0.3)])
+def test_a_chart_holds_all_of_its_points_and_can_be_saved(tmp_path, success, lowest):
+    rows = [
+        {"method": "m", "guess": success, "bound": 0.6},
+        {"method": "o", "guess": None, "bound": None},
+    ]
+    chart = Comparison(tuple(rows), ("guess",), 20).chart()
+    for layer in chart["layer"]:
+        assert layer["encoding"]["x"]["scale"]["domain"] == [lowest, 1]
+    chart.save(tmp_path / "compare.json")
+    assert json.loads((tmp_path / "compare.json").read_text("utf-8")) == chart
+    assert "How often" in chart._repr_mimebundle_()["text/plain"]
 
 
 def test_every_attack_and_method_is_documented():

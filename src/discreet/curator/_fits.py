@@ -39,7 +39,7 @@ class Fits:
         ----------
         formula
             ``"pay ~ age + sex"``: columns of the table; categories become indicators, the
-            first value being the reference.
+            first value being the reference. Odd names stand in double quotes or backquotes.
         table, where
             Which table (needed when the policy has several) and which rows, as in SQL.
             Rows in which one of the columns is NULL are left out.

@@ -11,6 +11,7 @@ last cell is that number less all others, and drops out of the fit.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
 from math import prod
@@ -20,12 +21,14 @@ import numpy as np
 
 from discreet._dataclass import dataclass
 from discreet._exact import Number
+from discreet._print import plural
 from discreet.answer import Answer
 from discreet.errors import ParameterError
 from discreet.inference._combine import Combined, Estimate, combine
 from discreet.inference._inputs import noisy
 from discreet.inference._laws import Floats
-from discreet.plan import Count, Query
+from discreet.inference._results import preformatted
+from discreet.plan import Count, Query, with_null_groups
 
 _MOST: Final = 20_000
 """Combinations of all keys' values."""
@@ -33,7 +36,10 @@ _MOST: Final = 20_000
 
 @dataclass(frozen=True)
 class Consistent:
-    """Counts of several answers that agree, in the answers' order; see :func:`consistent`."""
+    """Counts of several answers that agree, in the answers' order; see :func:`consistent`.
+
+    Prints what was fitted, and why margins need not add up where keys may be missing.
+    """
 
     answers: tuple[Answer, ...]
     combined: Combined
@@ -41,6 +47,19 @@ class Consistent:
     """For each answer, one row of weights for each of its counts."""
     public: tuple[Floats, ...]
     """For each answer, what its counts have without noise, where the number of rows is public."""
+    note: str | None = None
+    """Why margins need not add up: keys that may be missing."""
+
+    def __repr__(self) -> str:
+        lines = [f"{plural(len(self.answers), 'answer')}, counts fitted together"]
+        for i, answer in enumerate(self.answers):
+            keys = ", ".join(answer.full_record.keys)
+            size = plural(len(self.queries[i]), "count")
+            lines.append(f"  {i}: {_column(answer)}{' by ' * bool(keys)}{keys} ({size})")
+        return "\n".join([*lines, *([f"note: {self.note}"] if self.note else [])])
+
+    def _repr_html_(self) -> str:
+        return preformatted(self)
 
     def _estimates(self, which: int) -> list[tuple[float, Estimate]]:
         """What is public of each count, and the rest."""
@@ -114,7 +133,25 @@ def consistent(asked: Sequence[tuple[Query, Answer]]) -> Consistent:
     if any(public):
         matrices = tuple(matrix[:, :-1] - matrix[:, -1:] for matrix in matrices)
     found = combine(values - np.concatenate(shares)[kept], np.vstack(matrices)[kept], laws)
-    return Consistent(answers, found, matrices, shares)
+    return Consistent(answers, found, matrices, shares, _note(queries))
+
+
+def _note(queries: Sequence[Query]) -> str | None:
+    """Say which keys leave rows out of some margins and not out of others."""
+    often = Counter(key.name for query in queries for key in query.keys)
+    found: dict[str, bool] = {}
+    for query in queries:
+        for key, named in zip(query.keys, with_null_groups(query).keys, strict=True):
+            # without a key that all share, a row is in none of the margins
+            t = key.expr.type
+            if t.nullable and often[key.name] < len(queries):
+                shown = map(t.value, key.codes or ())
+                found[key.name] = named != key and None not in shown
+    if not found:
+        return None
+    names = " or ".join(map(repr, found))
+    cure = "; try: nulls=True in curator.batch(…)" if any(found.values()) else ""
+    return f"rows without {names} are in no group by it, so margins need not add up{cure}"
 
 
 def _column(answer: Answer) -> str:

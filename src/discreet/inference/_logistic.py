@@ -54,6 +54,7 @@ from discreet._dataclass import dataclass, replace
 from discreet._text import quoted
 from discreet.answer import Answer
 from discreet.errors import ParameterError
+from discreet.inference._formula import example, read_formula
 from discreet.inference._inputs import check_untainted, noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._regression import (
@@ -63,7 +64,6 @@ from discreet.inference._regression import (
     design_column,
     least_error,
     quantile,
-    read_formula,
     table_of,
     terms_of,
     where_known,
@@ -230,13 +230,13 @@ def logistic(
     ask: Ask,
 ) -> Logistic:
     """Ask for the cells that a formula needs, and fit them; see :meth:`Curator.regression`."""
-    left, names = read_formula(formula)
     own = table_of(curator, table)
+    left, names = read_formula(formula, own)
     response = terms_of(own, left)
     if len(response) != 1 or response[0].value is None:
         raise ParameterError(
             f"{left!r} must be a truth value or a category of two values",
-            hint='"employed ~ age + sex"',
+            hint=example(own, flag=True),
         )
     found = {name: terms_of(own, name) for name in names}
     smooth = [n for n in names if _values(found[n], own.columns[n]) is None]

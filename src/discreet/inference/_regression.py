@@ -57,7 +57,8 @@ from discreet._exact import Number
 from discreet._print import number
 from discreet._text import literal, quoted
 from discreet.answer import Answer
-from discreet.errors import Hint, ParameterError, QueryError
+from discreet.errors import Hint, ParameterError
+from discreet.inference._formula import example, no_column, read_formula
 from discreet.inference._inputs import check_untainted, output_formula, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
@@ -402,25 +403,6 @@ def design_column(term: Term, data: Mapping[str, Any]) -> Floats:
 # -- reading the question ---------------------------------------------------------------
 
 
-def read_formula(formula: str) -> tuple[str, list[str]]:
-    """Split ``y ~ a + b`` into its columns."""
-    if not isinstance(formula, str) or formula.count("~") != 1:
-        raise ParameterError("a regression is written y ~ a + b", hint='"pay ~ age + sex"')
-    left, right = (side.strip() for side in formula.split("~"))
-    names = [name.strip() for name in right.split("+")]
-    bad = [n for n in [left, *names] if not n.isidentifier()]
-    if bad:
-        raise ParameterError(
-            f"{bad[0]!r} is not a column's name; products and functions are not supported here",
-            hint='"pay ~ age + sex"',
-        )
-    if len(set(names)) != len(names) or left in names:
-        raise ParameterError(
-            "a column can stand in a regression only once", hint='"pay ~ age + sex"'
-        )
-    return left, names
-
-
 def table_of(curator: Curator, name: str | None) -> Any:
     """The private table that is meant."""
     private = [t for t in curator.policy.tables.values() if not t.public]
@@ -436,7 +418,7 @@ def terms_of(table: Any, name: str) -> list[Term]:
     """Columns of the design that a column of the table becomes."""
     column = table.columns.get(name)
     if column is None:
-        raise QueryError(f"table {table.name!r} has no column {name!r}")
+        raise no_column(table, name)
     sql = quoted(name)
     if column.type in ("integer", "real"):
         low, high = float(column.min), float(column.max)
@@ -473,11 +455,11 @@ def least_squares(
     ask: Ask,
 ) -> Regression:
     """Ask for the moments that a formula needs, and read them; see :meth:`Curator.regression`."""
-    left, names = read_formula(formula)
     own = table_of(curator, table)
+    left, names = read_formula(formula, own)
     response = terms_of(own, left)
     if len(response) != 1:
-        raise ParameterError(f"{left!r} is a category, not a number to explain")
+        raise ParameterError(f"{left!r} is a category, not a number to explain", hint=example(own))
     tests, kinds = where_known([left, *names], where), {"integer", "real"}
     numeric = all(n in own.columns and own.columns[n].type in kinds for n in (left, *names))
     if numeric and len(names) == 1:

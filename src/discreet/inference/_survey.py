@@ -50,6 +50,7 @@ from discreet._print import number
 from discreet._text import quoted
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
+from discreet.inference._formula import read_name
 from discreet.inference._inputs import check_untainted, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
@@ -242,7 +243,8 @@ def survey(
         raise ParameterError(
             f"table {own.name!r} declares no survey weight", hint=Hint("weight", "w")
         )
-    names = [by] if isinstance(by, str) else list(by)
+    column = read_name(column, own)
+    names = [read_name(n, own) for n in ([by] if isinstance(by, str) else by)]
     keys = ", ".join(quoted(n) for n in names)
     tests = where_known([column, own.weight], where)
     asked = f"REGR_COUNT({quoted(column)}, {quoted(own.weight)}) AS n"

@@ -12,6 +12,7 @@ import numpy as np
 
 from discreet import _vega, meaning
 from discreet._dataclass import dataclass, replace
+from discreet.answer import Chart
 from discreet.errors import Hint, ParameterError
 from discreet.lab._attacks import ATTACKS, Attack, Knowledge
 from discreet.lab._methods import (
@@ -48,6 +49,8 @@ METHODS: tuple[Method, ...] = (
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours of Okabe and Ito, which people with any kind of colour vision tell apart."""
+_LOWEST = 0.3
+"""Where the axis of a chart begins, unless guesses were right less often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +92,11 @@ class Comparison:
 
         return pa.Table.from_pylist(self.to_dicts())
 
-    def chart(self) -> dict[str, Any]:
-        """Return a Vega-Lite chart: right guesses per attack, and the bound where there is one."""
+    def chart(self) -> Chart:
+        """Return a Vega-Lite chart: right guesses per attack, and the bound where there is one.
+
+        Notebooks draw it, and ``save("compare.svg")`` writes it to a file, as of answers.
+        """
         values = [
             {"method": row["method"], "attack": name, "success": row[name]}
             for row in self.rows
@@ -103,7 +109,8 @@ class Comparison:
             if row["bound"] is not None
         ]
         y = _vega.name("method", sort=[row["method"] for row in self.rows], title=None)
-        x = {"type": "quantitative", "scale": {"domain": [0.3, 1]}, "axis": {"format": "%"}}
+        lowest = min([_LOWEST, *(math.floor(10 * v["success"]) / 10 for v in values)])
+        x = {"type": "quantitative", "scale": {"domain": [lowest, 1]}, "axis": {"format": "%"}}
         # one legend needs one domain; each attack has a line of its own, so none hides another
         scale = {"domain": [*self.attacks]}
         kind = _vega.name("attack", scale=scale)
@@ -119,9 +126,9 @@ class Comparison:
             (bounds, _vega.layer("tick", most, size=30, **black)),
             ([{}], _vega.layer("rule", coin, **grey)),
         ]
-        return _vega.chart(
+        spec = _vega.chart(
             {
-                "text": "How often an attacker guesses one person's bit (a coin: 50 %)",
+                "text": ["How often an attacker guesses one person's bit (a coin: 50 %)"],
                 "subtitle": f"{self.trials} trials: ± {self._margin:.0f} % at 95 %; "
                 "black: the most that any attack can reach",
             },
@@ -129,6 +136,7 @@ class Comparison:
             height={"step": 34, "for": "position"},
             layer=[{"data": {"values": rows}, **layer} for rows, layer in drawn],
         )
+        return Chart(spec)
 
     @property
     def _margin(self) -> float:
