@@ -337,28 +337,29 @@ def unary_view(protocol, value):
     return view
 
 
+def plant_own_bit(monkeypatch, drawn):
+    """Give the senders' own bits another law than the protocol's."""
+
+    def draw(self, flat):
+        rows = _bits.coin_rows(self.q, len(flat), self.domain)
+        _bits.put_bits(rows, flat, drawn(len(flat)))
+        return (rows,)
+
+    monkeypatch.setattr(_categorical._Unary, "draw", draw)
+
+
 def test_mutant_a_bit_is_never_cleared(monkeypatch):
     """The bug of one package: P(1|1) = 1."""
     protocol = local.SymmetricUnary(4, 1)
     honest = audited(unary_view(protocol, 0), unary_view(protocol, 1), 200_000)
     assert not honest.refutes(1)
-    monkeypatch.setattr(
-        _categorical.SymmetricUnary,
-        "_own",
-        lambda _self, rows, flat: _bits.put_bits(rows, flat, np.ones(len(flat), dtype=bool)),
-    )
+    plant_own_bit(monkeypatch, lambda n: np.ones(n, dtype=bool))
     verdict = audited(unary_view(protocol, 0), unary_view(protocol, 1), 200_000)
     assert verdict.refutes(4)
 
 
 def test_mutant_the_own_bit_of_optimised_unary_is_kept_too_often(monkeypatch):
-    monkeypatch.setattr(
-        _categorical.OptimizedUnary,
-        "_own",
-        lambda _self, rows, flat: _bits.put_bits(
-            rows, flat, np.asarray(noise.bernoulli_many("3/5", len(flat)))
-        ),
-    )
+    plant_own_bit(monkeypatch, lambda n: np.asarray(noise.bernoulli_many("3/5", n)))
     protocol = local.OptimizedUnary(4, 1)
     assert audited(unary_view(protocol, 0), unary_view(protocol, 1), 400_000).refutes(1)
 
