@@ -33,8 +33,7 @@ import discreet as dc
 from discreet.cli._sample import write_sample
 from discreet.curator import Counter
 from discreet.service import _ticks
-from discreet.service._machine import Crowd, machine, pace, processors
-from discreet.service._warm import warm_up
+from discreet.service._machine import Crowd, processors
 
 QUESTION = "SELECT region, COUNT(*) AS n, AVG(cost) AS c FROM visits GROUP BY region"
 CLIENTS = 64
@@ -203,21 +202,20 @@ async def _measure(where, key: str, pid: int, curator, seconds: float = 5.0) -> 
               f"{1 / each:.0f} a second of one core", flush=True)  # fmt: skip
 
 
-def _places(curator, slowness: float) -> float:
-    """New questions a second that places let through, on a machine as slow as this one."""
-    counter, crowd = Counter(curator), Crowd((slowness, 1.0), processors(), WORKERS, 1)
+def _places(curator) -> float:
+    """New questions a second that places let through, on a machine as fast as the reference."""
+    counter, crowd = Counter(curator), Crowd((1.0, 1.0), processors(), WORKERS, 1)
     bill = counter.bill(str(_new()["sql"]), "ana", epsilon="0.1")
     statements = counter.statements(bill)
     text, divisions = sum(map(len, statements)), _ticks.divisions_in(statements)
-    bound = _ticks.bound(bill.plans, ROWS, slowness, text, divisions)
-    return crowd.seats / (bound * crowd.stretch)
+    return crowd.seats / (_ticks.bound(bill.plans, ROWS, 1.0, text, divisions) * crowd.stretch)
 
 
 async def _new_questions(where, key: str, pid: int, curator, seconds: float = 8.0) -> None:
     def make(*_: int) -> bytes:
         return _request("POST", "/v1/answers", key, _new(), Prefer="wait=300")
 
-    line, slowness = await Line.to(where), max(machine()[0], pace(warm_up()))
+    line = await Line.to(where)
     price = _request("POST", "/v1/preview", key, {k: v for k, v in _new().items() if k != "fresh"})
     tick = json.loads(await line.ask(price))["result"]["tick"]
     for _ in range(4):
@@ -234,7 +232,7 @@ async def _new_questions(where, key: str, pid: int, curator, seconds: float = 8.
               f"{1e3 * (all_ - web):.1f} in workers, {1e3 * clients:.1f} in clients, "
               f"{1e3 * here:.1f} in process; "
               f"mean waits of clients {min(waits):.2f} to {max(waits):.2f} s, tick {tick:g} s: "
-              f"{CLIENTS / tick:.0f} a second at most, by places {_places(curator, slowness):.0f}",
+              f"{CLIENTS / tick:.0f} a second at most, by places {_places(curator):.0f}",
               flush=True)  # fmt: skip
     said = json.loads(await (await Line.to(where)).ask(_request("GET", "/v1/budget", key)))
     print(f"runs that missed their tick: {said['result']['overruns']}", flush=True)

@@ -19,7 +19,7 @@ from discreet import engines
 from discreet.curator import Counter
 from discreet.errors import DiscreetError, PolicyError
 from discreet.plan import expr
-from discreet.service import Home, _machine, _pages, _pool, _ticks, _views
+from discreet.service import Home, _desk, _machine, _pages, _pool, _ticks, _views
 from discreet.service._desk import Desk
 from discreet.service._orders import Order
 from discreet.service._pool import Place, Run, Turns, Worker
@@ -89,9 +89,9 @@ def people(request, tmp_path_factory):
     setup = Setup(policy, sources, 1 << 30, "1GB", 60.0, str(folder))
     worker = Worker(setup)
     try:
-        slowness = max(worker.ready().pace, _machine.machine()[0])
+        worker.ready()
         with dc.open(policy=policy, dummy=True) as curator:
-            yield Counter(curator), worker, slowness
+            yield Counter(curator), worker
     finally:
         worker.kill()
 
@@ -100,11 +100,11 @@ def people(request, tmp_path_factory):
 @pytest.mark.parametrize("kind", QUESTIONS)
 def test_work_on_texts_is_within_the_bound(people, kind):
     """The worker's own clock is the judge, as in a service: a run beyond its bound ends it."""
-    counter, worker, slowness = people
+    counter, worker = people
     bill = counter.bill(QUESTIONS[kind], "ana", epsilon="1", delta="1e-6")
     statements = counter.statements(bill)
     text, divisions = sum(map(len, statements)), _ticks.divisions_in(statements)
-    seconds = _ticks.bound(bill.plans, ROWS, slowness, text, divisions)
+    seconds = _ticks.bound(bill.plans, ROWS, _machine.machine()[0], text, divisions)
     for _ in range(2):
         assert worker.ask(pickle.dumps(bill), seconds)[:1] == DONE
 
@@ -398,8 +398,8 @@ def test_the_desk_stops_what_waits(tmp_path):
             assert "the owner has looked" in _pages._stands(large)
             small.run.overrun()  # one more of any size
             other = Order("", "", "", "", {}, "", 0, "", tick=0.0)
-            assert _ticks.stops(other.tick, desk._late)
-            assert not _ticks.stops(other.tick, desk._told)
+            assert _desk._stops(other.tick, desk._late)
+            assert not _desk._stops(other.tick, desk._told)
             desk.acknowledge()
             # what nobody had been told of when the owner looked counts from then on
             assert (desk._late, desk._told, desk.orders.late()) == ([small.tick], [], [])

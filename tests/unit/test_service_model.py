@@ -44,7 +44,7 @@ SCAN, PASS, OPERATOR, ALIKE, RANKED, ROW = 80, 30, 3, 100, 550, 200
 
 def model(*, read, values=R, cells=1, numbers=1, statements=1, joins=0, letters=0.0, rows=R):
     """Work by the model: fixed parts, rows by node, values added up, noisy numbers, letters."""
-    return 2 * (0.002 + 0.0025 * statements + 0.009 * joins + 1e-9 * read * rows + 3e-8 * values
+    return 2 * (0.003 + 0.004 * statements + 0.009 * joins + 1e-9 * read * rows + 3e-8 * values
                 + 5e-6 * cells * (1 + numbers) + letters)  # fmt: skip
 
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import pickle
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -20,8 +17,6 @@ from discreet.errors import DiscreetError, EngineError
 from discreet.service import Home, _machine, _pool, _ticks
 from discreet.service._desk import Desk
 from discreet.service._pool import Place, Run, Turns
-from discreet.service._pulse import Pulse
-from discreet.service._warm import warm_up
 from discreet.service._worker import DONE, FAILED, Setup
 
 pytestmark = pytest.mark.races
@@ -71,8 +66,7 @@ def test_a_tick_is_on_the_grid_and_above_the_bound(plans):
     assert _ticks.tick(0.01, 4.0) == _ticks.GRID[0]
     assert _ticks.tick(0.01, 4.0, busy=8.0) == 2.0  # of waiting, whatever the work
     slowness, busy = _machine.machine()
-    assert slowness >= 0.25
-    assert busy >= 1
+    assert min(slowness, busy) >= 1
     assert _ticks.tick(_ticks.bound(plans["count"], None, 1.0, 300), 4.0) == 4.0
 
 
@@ -85,33 +79,16 @@ def test_a_pause_of_milliseconds_does_not_make_a_machine_busy(longest, busy):
 
 
 def test_a_small_question_on_a_quiet_machine_leaves_within_a_third_of_a_second(plans):
-    """64 clients that wait for each answer would else get 128 a second at most.
-
-    One that was found to be busy keeps its ticks: it pauses.
-    """
-    for rows, slowness, least in ((10, 1.0, 0.25), (16_000, 1.0, 0.3), (4096, 0.5, 0.125)):
-        seconds = _ticks.bound(plans["count"], rows, slowness, 560)
-        assert 8 * seconds <= _ticks.tick(seconds, 4.0) <= least
+    """64 clients that wait for each answer would else get 128 a second at most."""
+    for rows in (10, 1000, 16_000):
+        seconds = _ticks.bound(plans["count"], rows, 1.0, 560)
+        assert _ticks.tick(seconds, 4.0) <= 0.3
         assert _ticks.tick(seconds, 4.0, busy=2.0) == 0.5
-
-
-@pytest.mark.parametrize(
-    ("seconds", "slowness"),
-    [(0.0, 0.25), (0.0017, 0.25), (0.0035, 0.5), (0.004, 2**-0.75), (0.007, 1.0), (0.008, 2**0.25)],
-)
-def test_a_machine_is_as_slow_as_a_small_question_is(seconds, slowness):
-    """In small steps, and never so fast that the clock which ends runs is too coarse."""
-    assert _machine.pace(seconds) == pytest.approx(slowness)
-
-
-def _slowness():
-    """As a service measures it: with rows, and with a small question."""
-    return max(_machine.machine()[0], _machine.pace(warm_up()))
 
 
 def test_steps_of_the_grid_are_small_and_have_short_names():
     """Half of a tick that is a power of two waits for the next power."""
-    assert (_ticks.FIRST, _ticks.GRID[-1]) == (0.125, 256.0)
+    assert (_ticks.FIRST, _ticks.GRID[-1]) == (0.25, 256.0)
     assert all(1.1 < b / a < 1.3 for a, b in itertools.pairwise(_ticks.GRID))
     assert all(len(f"{t:g}") <= 5 and float(f"{t:g}") == t for t in _ticks.GRID)
 
@@ -171,34 +148,10 @@ def test_real_work_is_within_the_bound(stays, kind):
     counter = Counter(stays)
     bill = counter.bill(KINDS[kind], "ana", epsilon="1", delta="1e-6")
     text = sum(map(len, counter.statements(bill)))
-    seconds = _ticks.bound(bill.plans, ROWS, _slowness(), text)
+    seconds = _ticks.bound(bill.plans, ROWS, _machine.machine()[0], text)
     start = time.process_time()
     run_bill(pickle.loads(pickle.dumps(bill)).plans, stays._engine, counter.policy)
     assert time.process_time() - start < seconds
-
-
-def test_no_run_loads_what_a_worker_could_have_loaded_before():
-    """Loading takes longer than some ticks: what a first median of groups had needed was late."""
-    code = """
-import sys
-from discreet.service._warm import warm_up
-warm_up()
-import benchmarks.bench_ticks as bench, discreet as dc, pathlib, tempfile
-from discreet.curator import Counter, run_bill
-with tempfile.TemporaryDirectory() as name:
-    path = bench.write(pathlib.Path(name), 64)
-    with dc.open(policy=path, ledger=":memory:") as curator:
-        counter = Counter(curator)
-        plans = [counter.bill(sql, "ana", epsilon="1", delta="1e-6").plans
-                 for sql in bench.QUESTIONS.values()]
-        before = set(sys.modules)
-        for own in plans:
-            run_bill(own, curator._engine, curator.policy)
-        print(sorted(set(sys.modules) - before))
-"""
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                          cwd=Path(__file__).parents[2])  # fmt: skip
-    assert said.stdout.strip() == "[]"
 
 
 class FakeWorker:
@@ -230,14 +183,11 @@ class FakeWorker:
         self.killed = True
 
 
-def _released(
-    durations, *, tick=0.3, bound=0.2, runs=None, spare=(), settled=None, standstill=0.0, again=0.0
-):
+def _released(durations, *, tick=0.3, bound=0.2, runs=None, spare=(), settled=None, standstill=0.0):
     """When, and with what, runs of these durations leave: seconds after the first was asked.
 
     A worker that is killed is followed by one that has the durations `spare`; None: by none. The
-    loop stands still for so many seconds once all have begun; `again` seconds after it had gone on,
-    the worker has done what it does.
+    loop stands still for so many seconds once all have begun.
     """
     made = []
 
@@ -267,7 +217,7 @@ def _released(
             while made[-1].begun is None:  # noqa: ASYNC110 - no event says so
                 await asyncio.sleep(0.01)
             time.sleep(standstill)  # noqa: ASYNC251 - that is the point
-            asyncio.get_running_loop().call_later(again, worker.nudged.set)
+            worker.nudged.set()
         await asyncio.wait_for(ended.wait(), 120)
         for task in place._tasks:
             task.cancel()
@@ -305,39 +255,6 @@ def test_a_run_that_fails_leaves_at_the_same_tick():
     assert failed[1] is None
     assert failed[2] >= 3.0
     assert run.overran  # it tells as much as a late one
-
-
-@pytest.mark.parametrize("standstill", [0.4, 0.9, 1.5])
-def test_a_standstill_before_the_tick_is_given_back_too(standstill):
-    """A worker that stood still with the machine has its time, though nobody woke up late."""
-    (found,), (run,) = _released([None], tick=1.0, standstill=standstill, again=0.3)
-    assert (found[1], run.overran) == ("outcome", False)
-    assert found[2] >= 1.0 + 2 * standstill - 0.2  # a look each fiftieth of a second
-
-
-def test_the_pulse_beats_only_while_something_is_underway():
-    """Moments of which a run has seen nothing are not given to it, and each is given once."""
-
-    async def main():
-        pulse, (first, second) = Pulse(), (Run("ana", b"", 0, 0, None) for _ in range(2))
-        pulse.add(first)
-        await asyncio.sleep(0.05)
-        time.sleep(0.3)  # noqa: ASYNC251 - that is the point
-        pulse.add(second)
-        assert (0.5 < first.release < 0.7, second.release) == (True, 0.0)
-        for _ in range(3):
-            pulse.look()
-            await asyncio.sleep(0.03)
-        assert first.release < 0.7
-        pulse.discard(first)
-        pulse.discard(second)
-        await asyncio.sleep(0.1)
-        assert pulse._beating.done()
-        time.sleep(0.2)  # noqa: ASYNC251 - as above
-        pulse.add(second)
-        assert second.release == 0.0
-
-    asyncio.run(main())
 
 
 def test_a_standstill_of_the_service_is_no_run_s_lateness():

@@ -42,7 +42,6 @@ from discreet.service._pool import Place, Run, Turns
 from discreet.service._public import Board
 from discreet.service._raises import Raises
 from discreet.service._rehearsal import Rehearsal
-from discreet.service._ticks import LATE, stops
 
 T = TypeVar("T")
 
@@ -54,12 +53,12 @@ _REMEMBERED: Final = 2000
 """Runs of late that are known by their debits."""
 _PRICED: Final = 256
 """Prices, their margins, and repeated questions that are remembered."""
+_LATE: Final = 3
+"""Runs that may miss their tick before no more of their size are begun."""
 _PATIENCE: Final = _ticks.GRID[-1]
 """Seconds for which places may be taken before no more questions are taken in."""
 _HELD: Final = 3
 """Questions of one analyst that wait for an owner, at most."""
-_TOGETHER: Final = 0.02
-"""Seconds within which debits and outcomes share a commit, while they keep coming."""
 
 
 class Desk:
@@ -112,7 +111,6 @@ class Desk:
         self.daybook.recall(self.orders.keep_late)
         self._late = self.orders.late()
         self._told = list(self._late)
-        self._slow_down()
 
     @property
     def ledger(self) -> ChainedLedger:
@@ -124,10 +122,8 @@ class Desk:
     async def start(self) -> None:
         """Begin to serve; take up what a stop has left undone."""
         self._loop = asyncio.get_running_loop()
-        self.ledger.gather(_TOGETHER)
         with self.ledger.reading() as (_, head):
             self._begun = head.number
-        self._slow_down()  # these turns are not the first
         for place in self.places:
             place.start()
         for order in self.orders.in_state("running"):
@@ -176,14 +172,8 @@ class Desk:
         rows, text = self.counter.policy.service.rows, sum(map(len, statements))
         divisions = _ticks.divisions_in(statements)
         seconds = _ticks.bound(bill.plans, rows, self._slowness, text, divisions)
-        return min(seconds, self._undeclared if rows is None else seconds), self._tick(seconds)
-
-    def _tick(self, seconds: float) -> float:
-        """Give a bound's tick on a machine that is twice as busy for each late run known of."""
-        return _ticks.tick(seconds, self._undeclared, self._busy * 2.0 ** len(self._told))
-
-    def _slow_down(self) -> None:
-        self.turns.least = self._tick(0.0) if self._told else 0.0
+        tick = _ticks.tick(seconds, self._undeclared, self._busy)
+        return min(seconds, self._undeclared) if rows is None else seconds, tick
 
     async def ask(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:
         """Take a question: debit it, or hold it for an owner, or find what it has become.
@@ -294,9 +284,9 @@ class Desk:
 
     def _check_time(self, order: Order) -> None:
         """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
-        if stops(order.tick, self._told):
+        if _stops(order.tick, self._told):
             raise BusyError(
-                f"{LATE} questions of this size were not done at their tick: no more of them "
+                f"{_LATE} questions of this size were not done at their tick: no more of them "
                 "until the owner has looked",
                 hint="ask for fewer groups or joins",
             )
@@ -416,8 +406,8 @@ class Desk:
         assert order.bill is not None  # it was kept before the debit
         order.run = Run(
             order.analyst, order.bill, order.bound if self.clocked else order.tick, order.tick,
-            settle, lambda: stops(order.tick, self._late), lambda: self._is_late(order.tick),
-            lambda: stops(order.tick, self._told), lambda: self._tell(order),
+            settle, lambda: _stops(order.tick, self._late), lambda: self._is_late(order.tick),
+            lambda: _stops(order.tick, self._told), lambda: self._tell(order),
             lambda: self.daybook.begin(paid.receipt.hash),
         )  # fmt: skip
         self._live[paid.receipt.hash] = order
@@ -433,7 +423,6 @@ class Desk:
     def _tell(self, order: Order) -> None:
         """Let everybody know of something late; on the loop, so that an owner's look is whole."""
         self._told.append(order.tick)
-        self._slow_down()
         try:
             self.orders.keep_late(order.tick, order.asked)
         except sqlite3.Error:  # a full disk; the daybook has it for the next start
@@ -597,7 +586,7 @@ class Desk:
     @property
     def braked(self) -> bool:
         """Whether questions of some size are refused because too many missed their tick."""
-        return len(self._told) >= LATE
+        return len(self._told) >= _LATE
 
     def acknowledge(self) -> None:
         """Let questions of a size be asked again of which some were not done in time."""
@@ -618,3 +607,13 @@ class Desk:
         """Hash of what an owner decides about: question, price, policy."""
         plans = [plan.lowered.query.hash for plan in bill.plans]
         return digest(canonical([order.id, plans, bill.cost.to_dict(), self.fingerprint]))
+
+
+def _stops(tick: float, late: Sequence[float]) -> bool:
+    """Whether no run of a size may begin: too many missed their tick since an owner looked.
+
+    Smaller ones may go on, until one more of whatever size is late. A worker that is about to
+    begin asks by all that is known; whoever asks or looks is told of a late run when it leaves,
+    at its tick, because the moment at which it failed is nobody's business.
+    """
+    return len(late) >= _LATE and (len(late) > _LATE or tick >= min(late))

@@ -1,9 +1,7 @@
 """How slow and how busy this machine is, measured on numbers that are not data; its processors.
 
-Speed is measured at each start of a service, twice: on rows, in a process of its own which loads
-nothing but the engine (:func:`machine`), and on a whole small question about nobody, by
-each worker before it takes questions (:func:`pace`). A machine may be quick with rows and slow with
-plans, or the other way round, so the slower of the two counts.
+Speed is measured in a process of its own, at each start of a service, which loads nothing but the
+engine.
 """
 
 from __future__ import annotations
@@ -22,15 +20,6 @@ SAFETY: Final = 2.0
 """Bounds are so many times what the model of the work gives."""
 _REFERENCE: Final = 0.05
 """Processor time of what is measured, on the machine that the figures of ticks are from."""
-_QUESTION: Final = 0.007
-"""Processor time of a small question there (:mod:`._warm`): half of what the model gives.
-
-The model has room for a kind of question that a worker has not seen, which takes up to twice as
-long as the same one later, and for kinds that are dearer for their text than this one.
-"""
-_FASTEST: Final = 0.25
-"""How slow the fastest machine is: a clock that ends runs is as coarse as some milliseconds."""
-_STEPS: Final = 4
 _BUSIEST: Final = 64.0
 _EASE: Final = 1.25
 """How much longer than its processor time a part takes on a machine that is not busy, at most.
@@ -97,7 +86,7 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def machine() -> tuple[float, float]:
-    """Measure how slow this machine is with rows, and how busy: powers of two.
+    """Measure how slow this machine is, and how busy: powers of two, at least 1.
 
     The first is the processor time of one thread against the reference; the second is how much
     longer than its processor time the longest part of this takes, the engine's loading included.
@@ -115,16 +104,7 @@ def machine() -> tuple[float, float]:
                 "ORDER BY hash(i)) AS r FROM range(100000) t(i)) WHERE r < 5"
             ).fetchall()
             best = min(best, clock.lap())
-    return max(_power(best / _REFERENCE), _FASTEST), _busyness(clock.busy)
-
-
-def pace(seconds: float) -> float:
-    """How slow a machine is on which a small question takes so much processor time.
-
-    Four steps for each doubling, rounded up, so that a start is mostly like the one before.
-    """
-    steps = math.ceil(_STEPS * math.log2(max(seconds, _FINEST) / _QUESTION))
-    return max(float(2.0 ** (steps / _STEPS)), _FASTEST)
+    return _power(best / _REFERENCE), _busyness(clock.busy)
 
 
 class _Clock:
@@ -148,4 +128,4 @@ def _busyness(longest: float) -> float:
 
 
 def _power(ratio: float) -> float:
-    return 2.0 ** math.ceil(math.log2(ratio))
+    return 2.0 ** max(0, math.ceil(math.log2(ratio)))

@@ -15,11 +15,7 @@ soon as a run has taken more than its bound :math:`b`. So:
 1. As long as workers get the processors, no run is behind another: at most as many are underway as
    there are processors, each has one for itself and is done, or ended, :math:`b` seconds after it
    was started, when its seat goes to the next. By induction that holds for any row of questions,
-   any number of workers and whatever the runs find. Such a row makes nobody late. (Where this
-   process wakes up late for that moment, two milliseconds at most, and no more than a quarter of
-   :math:`b`, are taken off the next one's: by so much a run may be behind the one before, and by no
-   more after any row, because each begins at its own moment of the timetable or as soon as its
-   worker is free.) An owner who
+   any number of workers and whatever the runs find. Such a row makes nobody late. An owner who
    asks for more workers than processors has the seats given on sooner, after half a bound at the
    least: that is what the model gives (:mod:`._ticks`), so the same holds for runs that keep to it.
 2. What else the machine does lives on what runs leave of their bounds, a half and more of honest
@@ -39,21 +35,18 @@ begins when its place would have been free anyway, so whoever waits behind it is
 failed, and not when. Those start again, and pay nothing: what they
 had begun to compute nobody has seen, at most one run of a debit has an outcome, and that is
 all there is to see but the moment, which is the counted bit. So does a run whose worker
-dies by no hand of ours, once; the second time it fails. For each that is known to be late, until an
-owner looks, the machine is taken for one that is twice as busy: what starts then leaves after half
-a second at the least, or one, or two. Where so much was late that nothing of a
+dies by no hand of ours, once; the second time it fails. Where so much was late that nothing of a
 size begins any more, what waits is held, unrun, and starts when an owner has looked.
 
 An engine that computes in another process has no such clock, and no seats: there a place is
-taken for the tick itself, so that nobody is ever behind anybody. Where this process itself was not
-run for a moment, at the tick or before, all that is underway leaves later by twice that, done or
-not: a machine that stands still gives its workers that moment back (:mod:`._pulse`).
+taken for the tick itself, so that nobody is ever behind anybody. Where this process itself wakes
+up late for a tick, the outcome leaves as late again, done or not: a machine that stands still
+for a moment gives its workers that moment back.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import pickle
 import signal
@@ -71,20 +64,17 @@ from typing import Any, Final
 from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
-from discreet.service._pulse import Pulse
-from discreet.service._seats import Seats
 from discreet.service._worker import ALLOWANCE, DONE, FAILED, Ready, Setup
 
 _START: Final = 60.0
 """Seconds that a worker may take to open its tables."""
+_STANDSTILL: Final = 0.1
+"""Seconds behind its clock from which this process takes the machine to have stood still."""
 _CLOCK: Final = getattr(signal, "SIGPROF", 0)
 _MOVING: Final = 600.0
 """Seconds for which a run tries places whose workers do not come to it."""
 _MANY: Final = 1 << 16
 """Seats where processors do not limit how many runs are underway."""
-_CAUGHT_UP: Final = 0.25
-_MOMENT: Final = 0.002
-"""What part of its time at a place a run makes up for, and seconds, where its seat came late."""
 _WIDEST: Final = 8.0
 """How much longer than its bound a place is taken, at most: bounds fit under ticks so often."""
 
@@ -111,10 +101,6 @@ class Run:
     begin: Callable[[], None] = lambda: None
     """Called before a worker is given it; only then may it begin."""
     started: asyncio.Event = field(default_factory=asyncio.Event)
-    waits: float = 0.0
-    """Since when it waits for a place, on the loop's clock."""
-    seated: float = math.inf
-    """When it could have been started by the timetable; known once it has a seat."""
     free: float = 0.0
     """When its place is free again, on the loop's clock; known once it has started."""
     release: float = 0.0
@@ -274,17 +260,13 @@ class Turns:
     def __init__(self, stretch: float = 1.0) -> None:
         self._waiting: OrderedDict[str, deque[Run]] = OrderedDict()
         self._any = asyncio.Event()
-        self.seats = Seats(_MANY)
+        self.seats = asyncio.Semaphore(_MANY)
         self._least = self.stretch = stretch
-        self.least = 0.0
-        """Seconds after which what starts leaves, at least: more where something was late."""
         self.places: list[Place] = []
-        self.pulse = Pulse()
         self._held: list[Run] = []
 
     def put(self, run: Run, *, first: bool = False) -> None:
         """Add a run at the end of its analyst's own; or before everybody's."""
-        run.waits = time.monotonic()
         own = self._waiting.setdefault(run.analyst, deque())
         if first:
             own.appendleft(run)
@@ -309,13 +291,12 @@ class Turns:
             while not self._waiting:
                 self._any.clear()
                 await self._any.wait()
-            seated = await self.seats.acquire()
+            await self.seats.acquire()
             if self._waiting:
                 break
-            self.seats.release(seated)  # somebody else was quicker
+            self.seats.release()  # somebody else was quicker
         analyst, own = self._waiting.popitem(last=False)
         run = own.popleft()
-        run.seated = max(seated, run.waits)
         if own:
             self._waiting[analyst] = own
         return run
@@ -336,7 +317,7 @@ class Turns:
 
     def ease(self) -> None:
         """Let what was held start, and take places for bounds alone again: an owner has looked."""
-        self.stretch, self.least = self._least, 0.0
+        self.stretch = self._least
         while self._held:
             self.put(self._held.pop(), first=True)
 
@@ -378,28 +359,20 @@ class Place:
             await self._open.wait()
             await asyncio.sleep(self._until - loop.time())
             run = await self._turns.get()
-            free = loop.time()
             try:
-                if self._open.is_set() and self._until <= free:
+                if self._open.is_set() and self._until <= loop.time():
                     self._start(run)
-                    free = run.free  # of this start: there may be another one meanwhile
-                    await asyncio.sleep(free - loop.time())
+                    await asyncio.sleep(run.free - loop.time())
                 else:
                     self._turns.put(run, first=True)
             finally:
-                self._turns.seats.release(free)
+                self._turns.seats.release()
 
     def _start(self, run: Run) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        if run.tick < self._turns.least:
-            if run.bound >= run.tick:  # it has its place for its tick, whatever that is
-                run.bound = self._turns.least
-            run.tick = self._turns.least
         run.outcome, run.begun, run.release = loop.create_future(), None, now + run.tick
-        taken = min(run.bound * self._turns.stretch, run.tick)
-        late = min(max(0.0, now - run.seated), _CAUGHT_UP * taken, _MOMENT)
-        run.free = now - late + taken
+        run.free = now + min(run.bound * self._turns.stretch, run.tick)
         run.started.set()
         self._started.append(run)
         self._any.set()
@@ -480,10 +453,10 @@ class Place:
         """Wait for the tick, whatever happens, and let the outcome go."""
         outcome = run.outcome
         assert outcome is not None
-        await self._tick(run)
+        await _tick(run)
         while not outcome.done() and run.held_up:
             self._slip(run)
-            await self._tick(run)
+            await _tick(run)
         if not outcome.done() and run.begun is None:
             if self._away or self._ending:
                 self._started.remove(run)
@@ -499,17 +472,6 @@ class Place:
             note("run not done at its tick", policy=self._setup.policy.identity)
         said = outcome.result()
         await run.settle(said[1:].decode() if said[:1] == DONE else None)
-
-    async def _tick(self, run: Run) -> None:
-        """Wait until a run leaves; it may be put off meanwhile."""
-        loop, pulse = asyncio.get_running_loop(), self._turns.pulse
-        pulse.add(run)
-        try:
-            while (left := run.release - loop.time()) > 0:
-                await asyncio.sleep(left)
-                pulse.look()
-        finally:
-            pulse.discard(run)
 
     @property
     def _ending(self) -> bool:
@@ -548,6 +510,14 @@ class Place:
         """Stop; what is underway is taken up at the next start."""
         for task in (*self._tasks, *self._releases):
             task.cancel()
-        self._turns.pulse.close()
         self._worker.kill()
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+async def _tick(run: Run) -> None:
+    """Wait until a run leaves; where this process stood still, as long again."""
+    loop = asyncio.get_running_loop()
+    while (left := run.release - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off meanwhile
+        await asyncio.sleep(left)
+    if (late := loop.time() - run.release) > _STANDSTILL:
+        await asyncio.sleep(late)  # whatever kept this process may have kept the worker, too

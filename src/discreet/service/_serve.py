@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import gc
@@ -32,7 +33,6 @@ from discreet.service._machine import Crowd, processors
 from discreet.service._oidc import Provider, rules
 from discreet.service._pool import Place, Turns, Worker, machine
 from discreet.service._rehearsal import Rehearsal
-from discreet.service._seats import Seats
 from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
 from discreet.service._worker import Setup
@@ -86,7 +86,7 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         stack.enter_context(home.alone())
         # measured before workers are there to be in each other's way
         crowd = Crowd(machine(), processors(), options.workers * len(policies), len(policies))
-        seats = Seats(crowd.seats)
+        seats = asyncio.Semaphore(crowd.seats)
         desks: dict[str, Desk] = {}
         for path in policies:
             desk = _desk(path, home, options, crowd, stack)
@@ -116,7 +116,6 @@ def _desk(path: Path, home: Home, options: Options, crowd: Crowd, stack: ExitSta
     engine = engines.Described(found[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
     slowness, busy = crowd.speed
-    slowness = max(slowness, *(ready.pace for ready in found))
     desk = Desk(Counter(curator), home, slowness, options.undeclared, busy=busy)
     desk.clocked = all(ready.clocked for ready in found)
     if desk.clocked:

@@ -3,7 +3,7 @@ r"""When an answer leaves: decided from the plan and declared sizes, before anyt
 *Guarantee.* The time between the start of a run and the release of its outcome is a function
 of the plan and of the policy, never of the rows, as long as the run ends before its tick. A
 place is taken for the *bound*, and the outcome leaves at a *tick* that is eight bounds away
-or more, an eighth of a second at least: a machine that is busy with other things makes no run late
+or more, a quarter of a second at least: a machine that is busy with other things makes no run late
 unless it slows it sixteenfold. Bounds from 32 s to 256 s have what is left below the last tick.
 
 *Model.* A statement reads each table once, sorts it for each limit, and multiplies rows by a
@@ -21,26 +21,22 @@ measured, times the comparisons of a pattern that is tried at each place (``LIKE
 of one whose automaton is too large to be kept (regular expressions). Work is bounded by
 :math:`a + \sum_v b(v)s(v) + c\,w + d\,g(1+n)`, the letters' share, and :math:`e` for each letter
 of the statements, where :math:`a` has a part for the question, for each statement and for each
-join; in seconds of processor time of a machine whose speed is measured on rows that are not data.
+join; in seconds of processor time of a machine whose speed is measured on numbers, not on data.
 Declared rows are rounded up to a power of four.
 
 *Assumption.* The bound, twice what the coefficients say, holds the real work, and a worker gets
-its processor within the slack. Of 45 kinds of questions on tables of 10³ and 16·10³ rows no run
-took more than 1.1 times the model on a quiet machine, nor 1.2 times on a busy one
-(``benchmarks/bench_ticks.py``; coefficients were chosen by these kinds, so for others the factor
-of two has to do). A run that is not done at its tick is killed, stays paid, and is counted where
-everybody can see it.
+its processor within the slack. Of 45 kinds of questions on tables of 10³ to 3·10⁵ rows no run
+took more than 1.1 times the model (``benchmarks/bench_ticks.py``, on a busy machine; coefficients
+were chosen by these kinds, so for others the factor of two has to do). A run that is
+not done at its tick is killed, stays paid, and is counted where everybody can see it.
 
 *What a short tick costs.* Steps of the grid tell nothing, however fine: a tick follows from the
-plan. But a short one has less room for what is no work: a pause of an eighth of a second, which
-a tick of a second hides, makes a question late whose tick is an eighth of a second. Such a pause
+plan. But a short one has less room for what is no work: a pause of a quarter of a second, which
+a tick of a second hides, makes a question late whose tick is a quarter of a second. Such a pause
 strikes whatever runs: of two neighbours whose works differ by :math:`t`, it makes one late and not
 the other only if it begins or ends in a window of length :math:`t`, which is at most an eighth of
-the tick and for small questions some milliseconds. Three things keep that rare. A machine that was
-found to be busy at the start has no tick below half a second (:data:`_PAUSE`). Pauses of the whole
-machine, from a twentieth of a second on, are given back at whatever moment of the tick they fall
-(:mod:`._pulse`). A shorter one leaves the shortest tick 75 ms, of which a bound is 16 at most. What
-is left are pauses of a worker alone.
+the tick and for small questions some milliseconds. What a machine does so often that it is seen at
+the start enters the tick (:data:`_PAUSE`); a standstill of the whole is given back (:mod:`._pool`).
 
 Reference: Ratliff and Vadhan, arXiv 2409.05623, for why a bound and not a random delay.
 """
@@ -48,7 +44,7 @@ Reference: Ratliff and Vadhan, arXiv 2409.05623, for why a bound and not a rando
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -72,13 +68,13 @@ from discreet.plan import (
 from discreet.service._machine import SAFETY
 
 GRID: Final[tuple[float, ...]] = (
-    *(round(0.125 * 2**i * step, 3) for i in range(11) for step in (1, 1.2, 1.4, 1.7)), 256.0,
+    *(round(0.25 * 2**i * step, 3) for i in range(10) for step in (1, 1.2, 1.4, 1.7)), 256.0,
 )  # fmt: skip
 """Seconds after which answers leave: four steps for each doubling."""
 FIRST: Final = GRID[0]
-_QUESTION: Final = 0.002
+_QUESTION: Final = 0.003
 """For each question, in a worker that has run one before (:mod:`._warm`)."""
-_STATEMENT: Final = 0.0025
+_STATEMENT: Final = 0.004
 _JOIN: Final = 0.009
 """For each join, which an engine plans at length."""
 _SCANNED: Final = 8e-8
@@ -118,14 +114,11 @@ _SORT: Final = 1.5e-9
 _SLACK: Final = 8.0
 """Bounds that fit under a tick, so that a busy machine is no reason to miss it."""
 _PAUSE: Final = 0.25
-"""Seconds for which a busy machine keeps a run waiting, at most, for each time that it is busy."""
+"""Seconds for which a machine that is not busy keeps a run waiting, at most."""
 
 
 _SHORT: Final = 64
 """Letters that an operator's work on a row of no letters at all is worth."""
-
-LATE: Final = 3
-"""Runs that may miss their tick before no more of their size are begun."""
 
 
 def bound(
@@ -160,18 +153,8 @@ def tick(seconds: float, undeclared: float, busy: float = 1.0) -> float:
     """
     if math.isinf(seconds):
         return undeclared
-    least = max(_SLACK * seconds, _PAUSE * busy if busy > 1 else FIRST)
+    least = max(_SLACK * seconds, _PAUSE * busy)
     return next((t for t in GRID if t >= least), GRID[-1])
-
-
-def stops(tick: float, late: Sequence[float]) -> bool:
-    """Whether no run of a size may begin: too many missed their tick since an owner looked.
-
-    Smaller ones may go on, until one more of whatever size is late. A worker that is about to
-    begin asks by all that is known; whoever asks or looks is told of a late run when it leaves,
-    at its tick, because the moment at which it failed is nobody's business.
-    """
-    return len(late) >= LATE and (len(late) > LATE or tick >= min(late))
 
 
 def _seconds(plan: Plan, rows: float) -> float:

@@ -2,15 +2,11 @@
 
 The first run of a process does things that no later one does: the engine and the cipher that
 noise comes from set themselves up, classes learn about each other. A worker does that before
-it takes questions, on rows that are made here, so that no run is long for being the first. What
-the best of these runs takes tells how slow the machine is (:func:`._machine.pace`).
+it takes questions, on rows that are made here, so that no run is long for being the first.
 """
 
 from __future__ import annotations
 
-import importlib
-import math
-import time
 from fractions import Fraction
 from typing import Final
 
@@ -21,14 +17,13 @@ from discreet import policy as pol
 from discreet.curator import run_bill
 from discreet.privacy import Neighbours
 
-_TURNS: Final = 6
+_TURNS: Final = 2
 _ROWS: Final = """CREATE TABLE nobody AS
     SELECT i // 2 AS u, i % 10 AS x, ['a', 'b'][1 + i % 2] AS k FROM range(64) t(i)"""
 
 
-def warm_up() -> float:
-    """Run a small question about made-up rows; give the processor time of the shortest run."""
-    importlib.import_module("numpy.ma")  # loaded where groups are many: a fifth of a second
+def warm_up() -> None:
+    """Run a small question about made-up rows."""
     table = pol.Table(
         "nobody", [pol.Integer("x", 0, 9), pol.Category("k", ["a", "b"])],
         unit="u", max_rows_per_unit=1,
@@ -39,15 +34,11 @@ def warm_up() -> float:
         connection.execute("SET threads = 1")
         connection.execute(_ROWS)
         engine = engines.connect(connection, policy)
-        best = math.inf
         try:
             for _ in range(_TURNS):
-                start = time.process_time()
                 run_bill([priced], engine, policy)
-                best = min(best, time.process_time() - start)
         finally:
             engine.close()
-    return best
 
 
 def _question(table: pol.Table) -> plan.Query:

@@ -26,7 +26,6 @@ from discreet._log import note
 from discreet.curator import Bill, run_bill
 from discreet.errors import DiscreetError
 from discreet.policy import Policy
-from discreet.service._machine import pace
 
 try:
     import resource
@@ -66,8 +65,6 @@ class Ready:
     description: engines.Description
     clocked: bool = False
     """Whether runs are ended by a clock of their own: their engine computes in this process."""
-    pace: float = 1.0
-    """How slow the machine is with a small question."""
 
 
 def main(descriptor: int) -> None:
@@ -83,17 +80,14 @@ def main(descriptor: int) -> None:
     from discreet.service._warm import warm_up  # noqa: PLC0415 - it loads the engine
 
     try:
-        # made-up data: nobody waits for a tick there
-        quickest = 1.0 if setup.dummy else pace(warm_up())
+        if not setup.dummy:  # nobody waits for a tick there
+            warm_up()
         engine = engines.connect(
             _tables(setup), setup.policy, memory_limit=f"{setup.memory >> 20}MiB",
             temp_limit=setup.spill, timeout=setup.timeout, threads=setup.threads,
         )  # fmt: skip
         clocked = engine.name in _INSIDE and hasattr(signal, "setitimer")
-        # it is this engine that is measured: of others nothing is known but the reference
-        slow = quickest if engine.name == "duckdb" else max(1.0, quickest)
-        ready = Ready(engines.describe(engine, setup.policy), clocked, slow)
-        line.send_bytes(pickle.dumps(ready))
+        line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy), clocked)))
     except DiscreetError as refusal:
         line.send_bytes(pickle.dumps(refusal))
         return
