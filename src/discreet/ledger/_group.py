@@ -6,6 +6,10 @@ thread do it for whoever comes later. Nobody is told anything before the commit 
 the marks are moved. A refusal concerns its own writer alone, because it comes before that
 writer has written; whatever else goes wrong undoes the transaction for all of them.
 
+A transaction costs five times what each writer in it adds. A service whose writers come all the
+time therefore lets them gather (:attr:`Group.period`): the first one of a period writes at
+once, whoever comes within it waits for its end, and then they are written together.
+
 Python delivers signals to the main thread alone, which therefore never writes itself (unless
 there are no more threads to be had). So an interrupt from the keyboard, or
 whatever a handler of the caller's raises, never falls between a lock and its release, a
@@ -15,8 +19,10 @@ without the one who waited, or does not begin.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +63,10 @@ class Group:
     guard: threading.Lock = field(default_factory=threading.Lock)
     queue: deque[Request] = field(default_factory=deque)
     thread: Errand | threading.Thread | None = None
+    period: float = 0.0
+    """Seconds from one transaction to the next, at least; 0: they follow each other."""
+    last: float = -math.inf
+    """When the last one began."""
 
     def write(self, work: Callable[[Turn], T], writing: Writing, wait: float) -> T:
         """Do some work in a turn that others may share; give its result once it is durable."""
@@ -112,6 +122,8 @@ class Group:
     def _serve(self, *, once: bool = False) -> None:
         """Write for everybody who waits, until nobody does; or `once`, and others for the rest."""
         for turn in count():
+            if self.period and self.queue and not (once and turn):
+                self._gather()
             with self.guard:
                 if once and turn and self.queue:
                     with suppress(RuntimeError):  # else it is up to us
@@ -129,6 +141,12 @@ class Group:
             finally:
                 for request in together:
                     request.done.set()
+
+    def _gather(self) -> None:
+        """Let others come, where somebody has written a moment ago."""
+        if (left := self.last + self.period - time.monotonic()) > 0:
+            time.sleep(min(left, self.period))
+        self.last = time.monotonic()
 
 
 def _together(together: list[Request]) -> None:
