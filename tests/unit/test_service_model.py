@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 
@@ -10,6 +11,7 @@ import discreet as dc
 from discreet.curator import Counter
 from discreet.plan import JoinPublic
 from discreet.service import _ticks as t
+from discreet.service import _warm
 
 R = 4**6
 
@@ -185,3 +187,9 @@ def test_a_row_meets_one_owner(tmp_path):
     relation = plan.lowered.aggregates[0].relation
     assert t._work(relation, R, set(relation.schema))[0] == R
     assert t.bound((plan,), R, 1.0, 0) > model(read=2 * SCAN + 4 * PASS + ROW, joins=1)
+
+
+def test_a_worker_loads_before_what_only_many_groups_need(monkeypatch):
+    monkeypatch.delitem(sys.modules, "numpy.ma", raising=False)
+    _warm.warm_up()
+    assert "numpy.ma" in sys.modules
