@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from discreet import audit, errors
 from discreet import policy as pol
 from discreet.cli._app import app
+from discreet.cli._console import telling
 from discreet.cli._outcome import Exit
 from discreet.engines import Reference
 from discreet.plan import CALLS, FUNCTIONS
@@ -96,15 +99,30 @@ def test_the_command_prints_a_certificate_or_fails(tmp_path, monkeypatch):
     monkeypatch.setattr("discreet.audit._certificate._functions", lambda *_: [])
     good = run(app, ["audit", str(file), "--pairs", "1"])
     assert good.exit_code == 0, good.output
-    assert "No counterexample" in good.output
+    assert "No counterexample" in good.stdout
+    told = [line for line in good.stderr.splitlines() if line.endswith("pair 1 of 1")]
+    assert [line.partition(":")[0] for line in told] == ["people", "visits"]
+    assert "pair 1" not in good.stdout
     from discreet.plan import Aggregate
 
     monkeypatch.setattr(Aggregate, "reach", property(lambda _: 1))
     bad = run(app, ["audit", str(file), "--pairs", "2", "--json"])
     assert bad.exit_code == Exit.FOUND, bad.output
     assert json.loads(bad.output)["result"]["counterexamples"]
+    assert not bad.stderr
     assert run(app, ["audit"]).exit_code == Exit.USAGE
     assert run(app, ["audit", str(file), "--gallery"]).exit_code == Exit.USAGE
+
+
+def test_a_terminal_shows_how_far_it_is_beside_the_spinner(monkeypatch):
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=80, markup=False)
+    monkeypatch.setattr("discreet.cli._console.stderr", lambda: terminal)
+    with telling("working") as tell:
+        tell("people: pair \x1b[2J1 of 8")
+        terminal.print("seen")  # draws the spinner again
+    assert "working: people: pair" in screen.getvalue()
+    assert "\x1b[2J" not in screen.getvalue()
 
 
 @pytest.mark.races

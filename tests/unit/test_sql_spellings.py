@@ -1106,3 +1106,22 @@ def test_no_hint_stands_where_none_gives_the_same_number(text, says):
     with pytest.raises(QueryError, match=says) as refused:
         parse(text)
     assert refused.value.hint is None
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("PERCENTILE(age)", "PERCENTILE takes 2 arguments"),
+        ("percentile(age)", "PERCENTILE takes 2 arguments"),
+        ("QUANTILE(age)", "QUANTILE takes 2 arguments"),
+        ("AVERAGE(age, 1)", "AVERAGE takes 1 argument"),
+        ("COUNT_BIG(age, 1)", "COUNT_BIG takes 1 argument"),
+        ("COV(age)", "COV takes 2 arguments"),
+        ("STDEV(*)", "STDEV needs a column"),
+        ("SUM(TRUNCATE())", "TRUNCATE takes "),
+    ],
+)
+def test_refusals_name_the_function_that_was_written(call, words):
+    with pytest.raises(QueryError) as refused:
+        sql.parse(f"SELECT {call} AS x FROM customers", POLICY)
+    assert refused.value.message.startswith(words)

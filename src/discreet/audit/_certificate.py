@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from fractions import Fraction
 from itertools import product
@@ -21,6 +21,7 @@ from typing import Any
 from discreet import policy as pol
 from discreet import sql
 from discreet._dataclass import dataclass
+from discreet._print import plural
 from discreet._text import quoted
 from discreet.audit import _debit
 from discreet.audit._fuzz import SALT, Connect, duckdb
@@ -119,7 +120,12 @@ class Certificate:
 
 
 def certify(
-    policy: pol.Policy | str, *, pairs: int = 8, seed: int = 0, connect: Connect = duckdb
+    policy: pol.Policy | str,
+    *,
+    pairs: int = 8,
+    seed: int = 0,
+    connect: Connect = duckdb,
+    tell: Callable[[str], None] | None = None,
 ) -> Certificate:
     """Replay every column and operator of a policy on neighbours drawn from its domain.
 
@@ -134,6 +140,8 @@ def certify(
         Which pairs.
     connect
         Opens the engine over rows by table; DuckDB if left out.
+    tell
+        Is told in words how far the audit is, at every table and pair.
 
     Examples
     --------
@@ -147,20 +155,28 @@ def certify(
         raise ParameterError("the policy has no private table: there is nothing to protect")
     began, tally = time.monotonic(), _Tally()
     rng = random.Random(seed)  # noqa: S311 - the same audit twice is the same
+    say = tell or _nobody
     for table in loaded.tables.values():
         if table.public:
             continue
+        say(f"{table.name}: reading questions")
         drawn = [world(rng, loaded, table) for _ in range(max(pairs, 1))]
         plans = {
             text: plan
             for about, text in _asked(rng, drawn[0])
             for plan in tally.read((table.name, *about), text, loaded)
         }
+        say(f"{table.name}: comparing prices of {plural(len(plans), 'question')}")
         tally.price(plans)
         for i, w in enumerate(drawn):
+            say(f"{table.name}: {plural(len(plans), 'question')}, pair {i + 1} of {len(drawn)}")
             tally.replay(w, plans, connect if i == 0 else _reference)
     label = loaded.name or loaded.identity[:19]
     return Certificate(label, *tally.found(), max(pairs, 1), time.monotonic() - began)
+
+
+def _nobody(_: str) -> None:
+    """Tell nobody."""
 
 
 def _reference(tables: Tables, _policy: pol.Policy) -> Reference:

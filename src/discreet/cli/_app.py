@@ -224,11 +224,12 @@ def audit(
     ] = None,
     pairs: Annotated[int, "Pairs of neighbouring tables for each question.", {"min": 1}] = 8,
     fuzz: Annotated[float, "Seconds of random questions afterwards.", {"min": 0}] = 0,
+    as_json: Json = False,
 ) -> Any:
     """Try to break a policy's questions, or mechanisms, on neighbouring inputs."""
     audits = module("_audit")
     if policy is not None and not gallery:
-        return audits.of_policy(policy, pairs=pairs, seconds=fuzz)
+        return audits.of_policy(policy, pairs=pairs, seconds=fuzz, as_json=as_json)
     if gallery and policy is None:
         return audits.of_gallery(peers=peers, draws=draws)
     raise UsageError("say what to audit", hint="discreet audit people.toml")

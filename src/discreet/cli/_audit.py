@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from discreet import audit
-from discreet.cli._console import grid, heading, say, show_table, working
+from discreet.cli._console import grid, heading, say, show_table, telling, working
 from discreet.cli._outcome import Reply
 
 if TYPE_CHECKING:
@@ -61,11 +61,14 @@ def _verdict(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def of_policy(policy: str, *, pairs: int, seconds: float) -> Reply:
+def of_policy(policy: str, *, pairs: int, seconds: float, as_json: bool) -> Reply:
     """Replay every column and operator of a policy; then random questions, if there is time."""
-    with working("replaying the policy on made-up neighbours"):
-        found = audit.certify(policy, pairs=pairs)
-        random = audit.fuzz(policy, seconds=seconds) if seconds and found.ok else None
+    with telling("replaying the policy on made-up neighbours", quiet=as_json) as tell:
+        found = audit.certify(policy, pairs=pairs, tell=tell)
+        random = None
+        if seconds and found.ok:
+            tell(f"random questions for {seconds:g} s")
+            random = audit.fuzz(policy, seconds=seconds)
     rows, ok = found.to_dicts(), found.ok and (random is None or random.ok)
 
     def show(console: Console) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Final, Literal
 
@@ -57,6 +57,19 @@ def working(words: str) -> Iterator[None]:
     console = stderr()
     with console.status(words, spinner="dots") if console.is_terminal else nullcontext():
         yield
+
+
+@contextmanager
+def telling(words: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show on standard error how far something is: beside a spinner, or line by line elsewhere."""
+    console = stderr()
+    if quiet:
+        yield lambda _: None
+    elif console.is_terminal:
+        with console.status(words, spinner="dots") as status:
+            yield lambda text: status.update(Text(f"{words}: {clean(text)}"))
+    else:
+        yield lambda text: console.print(clean(text), soft_wrap=True)
 
 
 def clean(value: object, *, lines: bool = False) -> str:

@@ -43,7 +43,16 @@ from discreet.sql._bounds import Bounds, check_ratio, read_bounds
 from discreet.sql._hints import ABSENT, absent, on_its_own, question
 from discreet.sql._over import over_rows, window
 from discreet.sql._rows import TIMES, Rows, arity, constant, whole
-from discreet.sql._text import INFIX, columns_of, function_name, is_unit, label, only, refuse
+from discreet.sql._text import (
+    INFIX,
+    called,
+    columns_of,
+    function_name,
+    is_unit,
+    label,
+    only,
+    refuse,
+)
 from discreet.sql._walk import all_of, count_different
 
 LISTED: Final = "list of values"
@@ -346,7 +355,7 @@ class Outputs:
             raise refuse(f"{label(node)} with FILTER or WITHIN GROUP", "COUNT(*) FILTER (WHERE …)")
         args = [a for a in node.expressions if not isinstance(a, exp.Kwarg)]
         kwargs = [a for a in node.expressions if isinstance(a, exp.Kwarg)]
-        return _Call(self, name, args, test, order).lower(kwargs)
+        return _Call(self, name, called(node), args, test, order).lower(kwargs)
 
 
 def _kind(t: Type) -> str:
@@ -364,12 +373,13 @@ class _Call:
 
     outputs: Outputs
     name: str
+    called: str
     args: list[exp.Expr]
     test: Expr | None
     order: exp.Expr | None
 
     def lower(self, kwargs: Sequence[exp.Kwarg]) -> Statistic:
-        name, (kind, entry) = self.name, CALLS[self.name]
+        name, (kind, entry) = self.called, CALLS[self.name]
         named = {k.name.lower(): k.expression for k in kwargs if k.name.lower() in kind.by_name}
         rest = [k for k in kwargs if k.name.lower() not in named]
         if len(rest) + len(named) < len(kwargs):
@@ -382,7 +392,7 @@ class _Call:
             self._take_order(len(entry.takes) - entry.optional)
         elif self.order is not None:
             raise refuse(f"WITHIN GROUP after {name}", "PERCENTILE_CONT(x, 0.5)")
-        if name == "COUNT":
+        if self.name == "COUNT":
             return self._count()
         if kind is CountDistinct:
             return self._distinct(self.args)
@@ -411,11 +421,11 @@ class _Call:
 
     def _pair(self, kind: type[Statistic], fixed: Mapping[str, object]) -> Statistic:
         """A statistic of two columns, each filtered alike."""
-        arity(self.name, self.args, 2)
+        arity(self.called, self.args, 2)
         given = (self._value(), self._filtered(self._given(self.args[1])))
-        sides = [build.typed(operand, self.name) for operand in given]
+        sides = [build.typed(operand, self.called) for operand in given]
         one, other = (
-            e if e.type.kind is Kind.BOOLEAN else build.as_number(e, self.name) for e in sides
+            e if e.type.kind is Kind.BOOLEAN else build.as_number(e, self.called) for e in sides
         )
         return statistic(kind, one, other=other, **fixed)
 
@@ -437,7 +447,7 @@ class _Call:
         items = self.order.expressions
         if len(items) != 1 or len(self.args) != constants:
             raise QueryError(
-                f"{self.name} WITHIN GROUP takes one fraction and one ORDER BY",
+                f"{self.called} WITHIN GROUP takes one fraction and one ORDER BY",
                 hint="PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY income)",
             )
         if items[0].args.get("desc"):
@@ -445,7 +455,7 @@ class _Call:
         self.args = [items[0].this, *self.args]
 
     def _count(self) -> Statistic:
-        arity("COUNT", self.args, 1)
+        arity(self.called, self.args, 1)
         arg = self.args[0]
         if isinstance(arg, exp.Distinct):
             only(arg, "expressions")
@@ -509,13 +519,13 @@ class _Call:
         arg = self.args[0]
         if isinstance(arg, exp.Distinct):
             own = ", ".join(a.sql() for a in arg.expressions)
-            raise refuse(f"{self.name}(DISTINCT {own})")
+            raise refuse(f"{self.called}(DISTINCT {own})")
         if isinstance(arg, exp.Star):
-            raise QueryError(f"{self.name} needs a column")
+            raise QueryError(f"{self.called} needs a column")
         operand = self._given(arg)
         if self.name in ("AVG", "MEAN") and self.limits.per_row is None:
-            check_ratio(operand, self.name, arg)
-        return self._filtered(self.outputs.bounds.apply(operand, self.limits, self.name))
+            check_ratio(operand, self.called, arg)
+        return self._filtered(self.outputs.bounds.apply(operand, self.limits, self.called))
 
     def _given(self, node: exp.Expr) -> Operand:
         rows = self.outputs.rows

@@ -33,7 +33,7 @@ from discreet.plan import (
 )  # fmt: skip
 from discreet.sql._over import over_rows
 from discreet.sql._spellings import FINDS
-from discreet.sql._text import INFIX, function_name, identifier, label, only, refuse
+from discreet.sql._text import INFIX, called, function_name, identifier, label, only, refuse
 
 _NUMBER: Final = re.compile(r"(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,2})?")
 _LONGEST_TEXT: Final = 60
@@ -316,7 +316,7 @@ class Rows:
             args = self.many(node.expressions)
             if name in _COALESCE and args and isinstance(args[0], Expr):
                 _check_null(args, node.expressions[0])
-            return functions.FUNCTIONS[name](name, args)
+            return functions.FUNCTIONS[name](called(node), args)
         if name in FINDS:
             raise UnsupportedQueryError(
                 f"{name} tells here whether a text holds another, and not where: compare it with 0"

@@ -185,10 +185,11 @@ def _written_so(node: exp.Expr) -> exp.Expr:
 
 
 def _call_changed(node: exp.Anonymous) -> exp.Expr:
-    name = str(node.name).upper()
-    name = RENAMED.get(name, name)
-    if name != str(node.name).upper():
+    called = str(node.name).upper()
+    name = RENAMED.get(called, called)
+    if name != called:
         node.set("this", name)
+        node.meta["called"] = called  # refusals name what was written
     if name == "DAYOFWEEK" and node.expressions:
         _check_weekday(node, node.expressions[0])
     made = CALLS[name](node.expressions) if name in CALLS else None

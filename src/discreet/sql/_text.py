@@ -272,6 +272,11 @@ def function_name(node: exp.Expr) -> str:
     return str(node.name).upper() if isinstance(node, exp.Anonymous) else ""
 
 
+def called(node: exp.Expr) -> str:
+    """Name of a called function as it was written, in upper case."""
+    return str(node.meta.get("called") or function_name(node))
+
+
 def identifier(node: exp.Expr | None) -> str | None:
     """Text of an optional identifier."""
     return None if node is None else str(node.name)
