@@ -81,7 +81,7 @@ from discreet.ledger._decisions import (
     units_of,
 )
 from discreet.ledger._glance import Glances
-from discreet.ledger._group import Group, apart, group_of
+from discreet.ledger._group import apart, group_of
 from discreet.ledger._outcomes import (
     KEYS,
     binding,
@@ -393,18 +393,12 @@ class ChainedLedger(Glances, Decisions):
                 "this handle, and nothing charged",
                 hint=Hint("purpose", "ask"),
             )
-        return self._group.write(work, self._writing, self._store.wait)
+        group = group_of(self.where, self.identity, self._anchors)
+        return group.write(work, self._writing, self._store.wait)
 
-    @property
-    def _group(self) -> Group:
-        return group_of(self.where, self.identity, self._anchors)
-
-    def gather(self, seconds: float) -> None:
-        """Have all that this process writes within so many seconds of a commit share the next one.
-
-        For those who write all the time: a commit costs more than what stands in it.
-        """
-        self._group.period = seconds
+    def gather(self, seconds: float = 0.02) -> None:
+        """Have all that this process writes within so many seconds of a commit share the next."""
+        group_of(self.where, self.identity, self._anchors).period = seconds
 
     def _mark(self, head: Head) -> None:
         """Move marks that a kill has left behind, before what they do not know is given out."""

@@ -33,7 +33,7 @@ from discreet.plan._formula import Formula, NoRows, Total
 from discreet.plan._joins import limited_by_parent
 from discreet.plan._joint import Joint
 from discreet.plan._keys import WeightedKeys, by_degree
-from discreet.plan._lowered import Lowered
+from discreet.plan._lowered import Lowered, check_size
 from discreet.plan._means import WeightedSum
 from discreet.plan._moments import tensor_of
 from discreet.plan._parts import Part
@@ -51,7 +51,7 @@ from discreet.plan._relation import (
     base,
     combinations,
 )
-from discreet.plan._rounding import off_of
+from discreet.plan._rounding import behind_sums, off_of, rounded
 from discreet.plan._stability import (
     Sensitivity,
     form_sensitivity,
@@ -60,7 +60,6 @@ from discreet.plan._stability import (
     powers_sensitivity,
     sensitivity,
 )
-from discreet.plan._statistic import Statistic
 from discreet.plan._target import statistics_of
 from discreet.plan._types import Kind, Type
 from discreet.plan._variances import MOVES, Variances, squared
@@ -70,8 +69,6 @@ from discreet.privacy import Neighbours
 
 ONE: Final = Constant(1, Type.number(1, 1, null=False))
 
-MAX_NUMBERS: Final = 10_000_000
-"""Most noisy numbers of one question."""
 
 _Slot = Callable[[Aggregate], Part]
 
@@ -125,18 +122,18 @@ class Lowering:
         # the counts that select keys have intervals of their own
         fold = Outputs(formulas, self.alone, self._shares, combines=not self.wants.open)
         # what rounding does to a statistic is known of it alone
-        moved = {i for i, s in enumerate(query.statistics) if self._is_moved(s)}
+        moved = rounded(query.statistics)
         outputs = tuple(
             o if moved & statistics_of(o.expr) else replace(o, expr=fold.output(o.expr))
             for o in query.outputs
         )
-        counts = self._counts(formulas, moved)
+        counts = behind_sums(query.statistics, moved, formulas, self.total)
         formulas = self._possible(formulas)
         selector = self._selector()
         self._check_other(selector)
         main = self._aggregate(query.keys, tuple(self.measures))
         parts = tuple(slot(main) for slot in self.slots)
-        _check_size(query, parts)
+        check_size(query, parts)
         return Lowered(
             query,
             (main, *self.extra),
@@ -148,21 +145,6 @@ class Lowering:
             frozenset(self.alone),
             counts,
         )
-
-    def _is_moved(self, s: Statistic) -> bool:
-        return s.rounded is not None and s.expr is not None and off_of(s.expr) > 0
-
-    def _counts(
-        self, formulas: list[Formula], moved: Collection[int]
-    ) -> tuple[tuple[int, int], ...]:
-        """Formulas of how many values are behind rounded sums, added behind all others."""
-        found = []
-        for i in sorted(moved):
-            s = self.query.statistics[i]
-            if s.moment is Moment.SUM:
-                found.append((i, len(formulas)))
-                formulas.append(self.total(s.expr, Moment.COUNT))
-        return tuple(found)
 
     def _possible(self, formulas: Sequence[Formula]) -> list[Formula]:
         """NULL for what has no value where there can be no row; counts and sums stay noisy."""
@@ -632,14 +614,3 @@ def _largest(shares: Sequence[Fraction | None]) -> Fraction | None:
 def cells_of(keys: Sequence[Key]) -> tuple[tuple[int | str, ...], ...]:
     """All combinations of public key codes, the last varying fastest."""
     return tuple(product(*(k.codes or () for k in keys)))
-
-
-def _check_size(query: Query, parts: Sequence[Part]) -> None:
-    """Refuse more noisy numbers than fit one answer."""
-    cells = combinations([k for k in query.keys if k.codes is not None]) or 0
-    total = cells * sum([part.numbers for part in parts])
-    if total > MAX_NUMBERS:
-        raise ParameterError(
-            f"the question needs {total} noisy numbers; at most {MAX_NUMBERS} fit one answer",
-            hint="group by fewer columns, or narrow them with WHERE … IN (…)",
-        )

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
+from typing import Final
 
 from discreet._dataclass import dataclass
+from discreet.errors import ParameterError
 from discreet.plan._formula import Formula
 from discreet.plan._normal import identity
 from discreet.plan._parts import Part
 from discreet.plan._query import OutputColumn, Query
-from discreet.plan._relation import Aggregate, digest
+from discreet.plan._relation import Aggregate, combinations, digest
 from discreet.plan._rounding import off_of
 from discreet.plan._target import rows_of_one_unit, target
+
+MAX_NUMBERS: Final = 10_000_000
+"""Most noisy numbers of one question."""
 
 
 @dataclass(frozen=True)
@@ -72,3 +78,14 @@ class Lowered:
         named = enumerate(self.query.statistics)
         ends = [None if i in self.alone else s.row_values for i, s in named]
         return tuple([None if e is None else tuple(map(str, e)) for e in ends])
+
+
+def check_size(query: Query, parts: Sequence[Part]) -> None:
+    """Refuse more noisy numbers than fit one answer."""
+    cells = combinations([k for k in query.keys if k.codes is not None]) or 0
+    total = cells * sum([part.numbers for part in parts])
+    if total > MAX_NUMBERS:
+        raise ParameterError(
+            f"the question needs {total} noisy numbers; at most {MAX_NUMBERS} fit one answer",
+            hint="group by fewer columns, or narrow them with WHERE … IN (…)",
+        )

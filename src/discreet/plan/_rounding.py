@@ -10,18 +10,23 @@ bound of n.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from discreet.plan._families import Moment
 from discreet.plan._logic import Case
 from discreet.plan._nodes import Expr
 from discreet.plan._numbers import Abs, Arithmetic, AsNumber, Clamp
 from discreet.plan._parts import Floats
 from discreet.plan._rising import Curve
 from discreet.plan._vectors import Box
+
+if TYPE_CHECKING:
+    from discreet.plan._formula import Formula
+    from discreet.plan._statistic import Statistic
 
 ROUNDED: Final = ("mean", "sum", "variance", "deviation", "sample variance", "sample deviation")
 """Kinds of statistics whose ends are moved."""
@@ -45,6 +50,30 @@ def off_of(expr: Expr) -> Fraction:
             return max(off_of(e) for e in (default, *(value for _, value in branches)))
     # anywhere in its range
     return (expr.type.hi - expr.type.lo) * expr.type.step if expr.type.is_numeric else Fraction(0)
+
+
+def rounded(statistics: Sequence[Statistic]) -> set[int]:
+    """Which statistics are of values that a grid of curves may have moved."""
+    return {
+        i
+        for i, s in enumerate(statistics)
+        if s.rounded is not None and s.expr is not None and off_of(s.expr) > 0
+    }
+
+
+def behind_sums(
+    statistics: Sequence[Statistic],
+    moved: Iterable[int],
+    formulas: list[Formula],
+    total: Callable[[Expr | None, Moment], Formula],
+) -> tuple[tuple[int, int], ...]:
+    """Formulas of how many values are behind rounded sums, added behind all others."""
+    found = []
+    for i in sorted(moved):
+        if statistics[i].moment is Moment.SUM:
+            found.append((i, len(formulas)))
+            formulas.append(total(statistics[i].expr, Moment.COUNT))
+    return tuple(found)
 
 
 def _has_curve(expr: Expr) -> bool:

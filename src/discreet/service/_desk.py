@@ -59,8 +59,6 @@ _PATIENCE: Final = _ticks.GRID[-1]
 """Seconds for which places may be taken before no more questions are taken in."""
 _HELD: Final = 3
 """Questions of one analyst that wait for an owner, at most."""
-_TOGETHER: Final = 0.02
-"""Seconds within which debits and outcomes share a commit, while they keep coming."""
 
 
 class Desk:
@@ -124,7 +122,7 @@ class Desk:
     async def start(self) -> None:
         """Begin to serve; take up what a stop has left undone."""
         self._loop = asyncio.get_running_loop()
-        self.ledger.gather(_TOGETHER)
+        self.ledger.gather()
         with self.ledger.reading() as (_, head):
             self._begun = head.number
         for place in self.places:
