@@ -321,7 +321,7 @@ def test_a_tail_goes_on_as_it_fell_unless_more_was_seen():
     assert best_limit(histogram([5000, *[0] * 9], 1000), 1.0) == 3
     assert best_limit(histogram([1000, 2000, 3000, *[0] * 7], 1000), 12.5) == 7
     # what may be behind the noise contradicts nothing, and no bucket says nothing of a tail
-    assert best_limit(histogram([27, *[0] * 9], 1000), 1.0) == 1000
+    assert best_limit(histogram([27, *[3] * 9], 1000), 1.0) == 1000
     assert best_limit(histogram([0] * 10, 1000), 1.0) == 1000
 
 
@@ -418,10 +418,12 @@ def test_days_are_printed_as_days():
     assert answer.target[0] == "born clamped to 1900-01-01…2020-12-31"
 
 
-def test_nothing_is_said_where_nothing_limits():
+def test_what_margins_cover_is_said_where_nothing_limits():
     answer = curator(None).sql("SELECT COUNT(*) AS n FROM people", epsilon=1)
     assert answer.target == ()
-    assert "covers noise only" not in repr(answer)
+    assert repr(answer).splitlines()[-1] == "± covers noise only"
+    assert "<br>± covers noise only" in answer._repr_html_()
+    assert "± covers noise only" in answer.covers
 
 
 @pytest.mark.parametrize("bad", [None, 7, "text", [1, None], {"a": 1}, ["\x1b[31mred"]])

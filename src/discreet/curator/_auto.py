@@ -19,9 +19,9 @@ count of units. (The balance of bias and noise: Amin, Kulesza, Munoz Medina, Vas
 have most rows, and are what noise hides first. Up to the last bucket that stands out of the noise,
 B̂ adds up what was released. Beyond it, it takes the larger of two: what was released there, if
 that is more than one deviation of its noise, and the tail that goes on falling by the factor by
-which it fell before. A tail ends where it is contradicted: where a bucket cannot hold, at 95 %, what
-the tail predicts, it holds what was released and what noise hides on average, and the tail falls
-from there on by the factor by which it fell to that. A single bucket that stands out says nothing
+which it fell before. A tail ends where it is contradicted: a bucket that cannot hold, at 95 %,
+what the tail predicts holds what was released and what noise hides on average, and from there on
+the tail falls by the factor by which it fell to that. A single bucket that stands out says nothing
 of a tail, which is then flat until it is contradicted; without any, the policy's limit stays.
 
 No rule can do without an assumption: whether somebody with as many rows as the policy allows
