@@ -43,7 +43,7 @@ from discreet.inference._inputs import repeatable
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._pivot import Group, common_mean
 from discreet.inference._regression import of_pair, pair_of, quantile
-from discreet.inference._results import TestResult, monte_carlo, read_draws
+from discreet.inference._results import TestResult, least_of, monte_carlo, read_draws
 from discreet.inference._twosample import (
     DRAWS,
     HIDDEN,
@@ -97,7 +97,8 @@ def anova_test(
     parameters = {"groups": len(found), "sizes": sizes, "common mean": float(mean[0])}
     if is_hidden(released):
         pvalue, parameters["note"] = 1.0, HIDDEN
-    return TestResult(value, pvalue, "greater", "analysis of variance of noisy sums", parameters)
+    name = "analysis of variance of noisy sums"
+    return TestResult(value, pvalue, "greater", name, parameters, floor=least_of(k))
 
 
 def _groups(groups: Any, column: str | None) -> list[Moments]:
@@ -156,7 +157,8 @@ def correlation_test(answer: Answer) -> TestResult:
         least = rejects(_LEAST)
         pvalue = math.exp(_LEAST if least else _exact.turning(rejects, _LEAST, 0.0)[1])
     parameters = {share: noise / total}
-    return TestResult(t / math.sqrt(total), pvalue, "two-sided", name, parameters)
+    value = t / math.sqrt(total)
+    return TestResult(value, pvalue, "two-sided", name, parameters, floor=math.exp(_LEAST))
 
 
 def _products_squared(answer: Answer) -> tuple[float, float]:
