@@ -28,7 +28,7 @@ from discreet._dataclass import dataclass, replace
 from discreet._exact import show
 from discreet._log import note
 from discreet.engines import conceal_errors
-from discreet.errors import DiscreetError, EngineError, LedgerError
+from discreet.errors import DiscreetError, EngineError, Hint, LedgerError
 from discreet.ledger import Entry, Ledger, Receipt
 from discreet.plan import Cost
 from discreet.privacy import Zcdp
@@ -41,7 +41,8 @@ class Job:
     ``run`` returns the outcome as it is stored. ``once`` says that the plan names something that
     is released once in a period, at whatever price, and ``paid_by`` names the one that has paid for
     it. ``external`` says what other software
-    has released; then nothing runs. ``text`` says in words what is asked.
+    has released; then nothing runs. ``text`` says in words what is asked. ``failed`` is stored
+    where the run fails, for those who must know what a failure has cost; it is public.
     """
 
     plan: str
@@ -55,6 +56,7 @@ class Job:
     paid_by: str | None = None
     external: str | None = None
     text: str | None = None
+    failed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,12 @@ class Road:
             raise
         if receipt.failed:
             asking.leave()
+            if job.once:
+                raise EngineError(
+                    "what is asked is released once, and its run has failed: it stays paid, and "
+                    "nothing runs in its place",
+                    hint=Hint("name", "another one"),
+                )
             raise EngineError(
                 "the question that this key paid for failed; it cannot run under this key again",
                 hint="use a new key",
@@ -270,7 +278,7 @@ class Road:
         if failure is not None:
             note("run failed", failure, policy=self.policy, line=receipt.number)
             # an outcome too: if it cannot be stored it is not told, not even as a context
-            self.ledger.settle(receipt, None)
+            self.ledger.settle(receipt, job.failed)
             raise failure
         return settle(self.ledger, receipt, text)
 
