@@ -24,9 +24,8 @@ prices, and takes the next free place if the sum leaves room. Two that take one 
 both, but only the outcome that is stored first is released; the other one walks on. A run that was
 killed has released nothing, and its place is taken by the next question. A run that failed has
 released that it failed, which counts as its answer: its place is taken and its price is spent, as
-on every road, so what composes is what was charged, and the part goes on with what is left. (A
-failure under an earlier version left no price behind: such a part stays closed, for it may have
-spent all that it had.) Each place costs the policy's least price besides, as every run does.
+on every road. So what composes is what was charged, and the part goes on with what is left. Each
+place costs the policy's least price besides, as every run does.
 
 References
 ----------

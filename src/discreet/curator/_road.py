@@ -28,7 +28,7 @@ from discreet._dataclass import dataclass, replace
 from discreet._exact import show
 from discreet._log import note
 from discreet.engines import conceal_errors
-from discreet.errors import DiscreetError, EngineError, Hint, LedgerError
+from discreet.errors import DiscreetError, EngineError, LedgerError
 from discreet.ledger import Entry, Ledger, Receipt
 from discreet.plan import Cost
 from discreet.privacy import Zcdp
@@ -220,12 +220,6 @@ class Road:
             raise
         if receipt.failed:
             asking.leave()
-            if job.once:
-                raise EngineError(
-                    "what is asked is released once, and its run has failed: it stays paid, and "
-                    "nothing runs in its place",
-                    hint=Hint("name", "another one"),
-                )
             raise EngineError(
                 "the question that this key paid for failed; it cannot run under this key again",
                 hint="use a new key",
@@ -296,7 +290,7 @@ class Road:
         Any ρ has an ε as small as one likes at some δ. What stands on record for somebody is
         the loss that the budget means.
         """
-        if cost.delta == cost.rho_delta:
+        if not cost.by_rho:
             return cost
         whole = self.ledger.balance()
         left = whole.delta - cost.rho_delta
