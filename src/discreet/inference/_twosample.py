@@ -497,5 +497,5 @@ def _rank_result(
     released = m.geometric(value, sensitivity=reach, epsilon=epsilon, neighbours="change-one")
     side, item = read_alternative(alternative), noisy(released)
     pvalue = monte_carlo(item.value, null + item.noise.simulate(source, null.size), side)
-    value, parameters, floor = float(item.value), {"noise": item.noise.law}, least_of(null.size)
-    return TestResult(value, pvalue, side, "", parameters, released.loss, floor=floor)
+    parameters, floor = {"noise": item.noise.law}, least_of(null.size)
+    return TestResult(float(item.value), pvalue, side, "", parameters, released.loss, floor=floor)
