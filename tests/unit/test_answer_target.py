@@ -237,6 +237,8 @@ def rows_each(law, people, rng):
     """Rows per person of the laws by which the choice is judged."""
     if law == "lognormal":
         return np.minimum(np.ceil(rng.lognormal(1, 1.2, people)), 500).astype(int)
+    if isinstance(law, str):
+        return rng.integers(1, int(law.removeprefix("up to ")) + 1, people)
     return np.minimum(rng.zipf(law, people), 1000)
 
 
@@ -250,6 +252,8 @@ def histogram(units, limit, scale=5):
         most=(*(e - 1 for e in edges), limit),
         answer=SimpleNamespace(to_dicts=lambda: [{"units": n} for n in units]),
         certain_units=lambda: [n if n > sure else 0 for n in units],
+        possible_units=lambda: [max(n + sure, 0) for n in units],
+        deviation=2**0.5 * scale,
     )
 
 
@@ -267,12 +271,17 @@ def blind_limit(found, variance):
 @pytest.mark.parametrize(
     ("law", "people", "terms", "most", "blind"),
     [
-        (1.8, 5000, (1, 1000), 1.3, 10),
+        (1.8, 5000, (1, 1000), 1.4, 10),
         (1.8, 20_000, (1, 1000), 1.3, None),
         (2.0, 20_000, (1, 1000), 1.3, 4),
         ("lognormal", 5000, (1, 500), 0.8, None),
         ("lognormal", 20_000, (1, 1000), 0.8, None),
         (1.8, 20_000, (3, 1000), 1.3, None),
+        # a tail that ends: 1.25 where it was taken to go on
+        ("up to 1", 2000, (1, 1000), 0.5, None),
+        ("up to 6", 200, (1, 1000), 0.5, None),
+        ("up to 6", 20_000, (0.1, 1000), 0.5, None),
+        ("up to 6", 20_000, (0.5, 100), 0.5, None),
     ],
 )
 def test_a_chosen_limit_is_hardly_worse_than_the_policys(law, people, terms, most, blind):
@@ -308,8 +317,11 @@ def test_a_tail_goes_on_as_it_fell_unless_more_was_seen():
     assert rows_lost(found, 1000) == 0
     assert best_limit(found, 2 / 0.8**2) == 63
     assert best_limit(histogram([*units[:-1], 12], 1000), 2 / 0.8**2) == 1000
-    # alone or none, a bucket says nothing of a tail
-    assert best_limit(histogram([5000, *[0] * 9], 1000), 1.0) == 1000
+    # a flat tail is contradicted by the bucket behind, which may hide 4.9 units
+    assert best_limit(histogram([5000, *[0] * 9], 1000), 1.0) == 3
+    assert best_limit(histogram([1000, 2000, 3000, *[0] * 7], 1000), 12.5) == 7
+    # what may be behind the noise contradicts nothing, and no bucket says nothing of a tail
+    assert best_limit(histogram([27, *[3] * 9], 1000), 1.0) == 1000
     assert best_limit(histogram([0] * 10, 1000), 1.0) == 1000
 
 
@@ -406,10 +418,12 @@ def test_days_are_printed_as_days():
     assert answer.target[0] == "born clamped to 1900-01-01…2020-12-31"
 
 
-def test_nothing_is_said_where_nothing_limits():
+def test_what_margins_cover_is_said_where_nothing_limits():
     answer = curator(None).sql("SELECT COUNT(*) AS n FROM people", epsilon=1)
     assert answer.target == ()
-    assert "covers noise only" not in repr(answer)
+    assert repr(answer).splitlines()[-1] == "± covers noise only"
+    assert "<br>± covers noise only" in answer._repr_html_()
+    assert "± covers noise only" in answer.covers
 
 
 @pytest.mark.parametrize("bad", [None, 7, "text", [1, None], {"a": 1}, ["\x1b[31mred"]])

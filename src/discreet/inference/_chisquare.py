@@ -48,7 +48,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Description, Noisy, read_n, repeatable, resolve, sampled
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._nonnegative import onto_simplex
-from discreet.inference._results import TestResult, monte_carlo, one_of, read_draws
+from discreet.inference._results import TestResult, least_of, monte_carlo, one_of, read_draws
 
 DRAWS = 1_999
 SMALLEST_EXPECTED = 5.0
@@ -93,6 +93,7 @@ def chisquare_gof(
     item = _table(counts, **description)
     z = np.asarray(item.value, dtype=np.float64).ravel()
     p, size = _probabilities(p0, z.size), _size(n, item, z)
+    floor = None
     if _choose(method, item) == "quadratic":
         total = float(size) if n is not None else max(float(z.sum()), 1.0)
         weight = _weight(p, total, item.noise.variance, known=n is not None)
@@ -104,7 +105,7 @@ def chisquare_gof(
         null = source.multinomial(size, p, k) + item.noise.simulate(source, (k, z.size))
         statistic = float(_pearson(z, p * size))
         pvalue = monte_carlo(statistic, _pearson(null, p * _sizes(null, n)[:, None]))
-        how = f"Monte Carlo, {k} draws"
+        how, floor = f"Monte Carlo, {k} draws", least_of(k)
     return TestResult(
         statistic,
         pvalue,
@@ -112,6 +113,7 @@ def chisquare_gof(
         f"χ² goodness of fit of noisy counts ({how})",
         {"cells": z.size, "n": size if n is not None else f"private, about {size}"}
         | {"noise": item.noise.law},
+        floor=floor,
     )
 
 
@@ -159,7 +161,7 @@ def chisquare_independence(
     if _choose(method, item) == "quadratic":
         statistic = _least_quadratic(z, expected, size, item.noise.variance, known=n is not None)
         pvalue = float(special.chdtrc((rows - 1) * (columns - 1), statistic))
-        how = "projected quadratic form"
+        how, floor = "projected quadratic form", None
     else:
         source, k = repeatable(rng, item), read_draws(draws)
         statistic = float(_pearson(z, expected).sum())
@@ -169,10 +171,9 @@ def chisquare_independence(
         # an estimated margin of zero would divide by zero; a floor keeps its Q large
         fitted = np.maximum(_expected(tables, sizes), 0.1)
         pvalue = monte_carlo(statistic, _pearson(tables, fitted).sum(axis=1))
-        how = f"Monte Carlo, {k} draws"
-    return TestResult(
-        statistic, pvalue, "greater", f"χ² independence of a noisy table ({how})", parameters
-    )
+        how, floor = f"Monte Carlo, {k} draws", least_of(k)
+    name = f"χ² independence of a noisy table ({how})"
+    return TestResult(statistic, pvalue, "greater", name, parameters, floor=floor)
 
 
 # -- reading ------------------------------------------------------------------------

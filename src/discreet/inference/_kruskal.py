@@ -45,7 +45,7 @@ from discreet.inference._chisquare import DRAWS, read_table
 from discreet.inference._inputs import Description, repeatable
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._nonnegative import onto_simplex
-from discreet.inference._results import TestResult, monte_carlo, read_draws
+from discreet.inference._results import TestResult, least_of, monte_carlo, read_draws
 from discreet.inference._twosample import HIDDEN
 
 SMALLEST: Final = 5.0
@@ -115,6 +115,7 @@ def kruskal_test(
         "greater",
         f"Kruskal–Wallis of noisy counts (Monte Carlo, {k} draws)",
         parameters,
+        floor=least_of(k),
     )
 
 
