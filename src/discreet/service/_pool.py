@@ -206,9 +206,9 @@ class Worker:
         self._line = Connection(ours.detach())
         self._line.send_bytes(pickle.dumps(setup))
 
-    def ready(self) -> Ready:
+    def ready(self, patience: float = _START) -> Ready:
         """Wait until the tables are open."""
-        if not self._line.poll(_START):
+        if not self._line.poll(patience):
             self.kill()
             raise EngineError("a worker could not open the data in time")
         try:

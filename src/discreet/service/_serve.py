@@ -17,7 +17,7 @@ import uvicorn
 
 from discreet import engines
 from discreet import policy as pol
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import decimal, show
 from discreet.curator import Counter, open_curator
 from discreet.errors import ParameterError
@@ -40,6 +40,8 @@ from discreet.service._worker import Setup
 _CONNECTIONS: Final = 512
 _HEAPS: Final = -8
 """``M_ARENA_MAX`` of the GNU C library."""
+_LOOK: Final = 600.0
+"""Seconds that workers may take to open their tables at a start, and one to look through them."""
 _CROWD: Final = 4
 """Workers for each processor, at most: ticks have more slack than that."""
 
@@ -109,10 +111,11 @@ def _desk(path: Path, home: Home, options: Options, crowd: Crowd, stack: ExitSta
         policy, options.source, options.memory << 20, options.spill, _ticks.GRID[-1],
         str(path.resolve().parent), crowd.threads,
     )  # fmt: skip
-    workers = [Worker(setup) for _ in range(options.workers)]
+    # once for each start, by one of them: a refusal later would itself tell something
+    workers = [Worker(replace(setup, first=i == 0)) for i in range(options.workers)]
     for worker in workers:
         stack.callback(worker.kill)
-    found = [worker.ready() for worker in workers]
+    found = [worker.ready(_LOOK) for worker in workers]
     engine = engines.Described(found[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
     slowness, busy = crowd.speed
