@@ -31,12 +31,13 @@ soon as a run has taken more than its bound :math:`b`. So:
 
 *Who pays, and who fails.* A run that takes more than its bound, fails for memory or disk, or is
 ended at its tick fails, is counted, and its worker is replaced, whatever state it is in. That
-begins when its place would have been free anyway, so whoever waits behind it is told that it
-failed, and not when. Those start again, and pay nothing: what they
-had begun to compute nobody has seen, at most one run of a debit has an outcome, and that is
-all there is to see but the moment, which is the counted bit. So does a run whose worker
-dies by no hand of ours, once; the second time it fails. Where so much was late that nothing of a
-size begins any more, what waits is held, unrun, and starts when an owner has looked.
+begins at a moment that was public when it started (:mod:`._brake`), and until then its place goes
+on by the timetable, so whoever waits behind it is told that it failed, and not when. Those start
+again, and pay nothing: what they had begun to compute nobody has seen, at most one run of a debit
+has an outcome, and that is all there is to see but the moment, which is the counted bit. So does
+a run whose worker dies by no hand of ours, at its tick, once; the second time it fails. Where so
+much was late that nothing of a size begins any more, what waits is held, unrun, and starts when
+an owner has looked.
 
 An engine that computes in another process has no such clock, and no seats: there a place is
 taken for the tick itself, so that nobody is ever behind anybody. Where this process itself wakes
@@ -107,25 +108,39 @@ class Run:
     """When it leaves, by the same clock."""
     begun: float | None = None
     """When its worker began it; None: not since it was started."""
+    marks: tuple[float, ...] = ()
+    """Moments before its tick at which its failure may change something: see :mod:`._brake`."""
+    since: float = 0.0
+    """From when on what was late of it last counts; by the same clock."""
     outcome: asyncio.Future[bytes] | None = None
     leaving: asyncio.Task[None] | None = None
     moving: float = 0.0
     """Seconds that it has spent at places whose workers did not come to it."""
     overran: bool = False
-    """Whether it was ended by its clock, or at its tick, or for memory, or lost its worker."""
+    """Whether it was ended by its clock, or at its tick, or for memory."""
+    deaths: int = 0
+    """How often its worker has died by no hand of ours."""
+    lost: bool = False
+    """Whether its worker has, and it starts again at its tick."""
     counted: int = 0
-    """How often it was counted as late: for itself, and for slips of the timetable."""
+    """How often it was counted as late: for itself, for a death, and for slips of the timetable."""
     untold: int = 0
     """Of how many of these nobody may know yet."""
 
     def overrun(self) -> None:
-        """Count it as late, once."""
+        """Count it as late, once, from a moment on that was public when it started."""
         if not self.overran:
             self.overran = True
-            self.count()
+            self.fail()
 
-    def count(self) -> None:
+    def fail(self) -> None:
+        """Count a failure of it, or of its worker; see :mod:`._brake` about from when on."""
+        now = time.monotonic()
+        self.count(min([self.release, *(mark for mark in self.marks if mark >= now)]))
+
+    def count(self, since: float) -> None:
         """Count something late for which it stands."""
+        self.since = since
         self.counted += 1
         self.untold += 1
         self.late()
@@ -303,7 +318,7 @@ class Turns:
 
     def slip(self, run: Run) -> None:
         """Begin the timetable anew, with more room; see the module. It is counted, by a run."""
-        run.count()
+        run.count(time.monotonic())
         run.tell()  # it is a tick: everybody sees it
         self.stretch = min(2 * self.stretch, _WIDEST * self._least)
         again = [(place, other) for place in self.places for other in place.anew()]
@@ -340,7 +355,7 @@ class Place:
         """Whether it takes questions: its worker is there, or cannot be had."""
         self._open.set()
         self._away = False
-        """Whether its worker is being replaced."""
+        """Whether its worker is being replaced, or will be as soon as that may be seen."""
         self._until = 0.0
         """When it starts something again, by the loop's clock: after a slip, see the module."""
         self._running: Run | None = None
@@ -373,6 +388,8 @@ class Place:
         now = loop.time()
         run.outcome, run.begun, run.release = loop.create_future(), None, now + run.tick
         run.free = now + min(run.bound * self._turns.stretch, run.tick)
+        over = max(run.free - now, run.bound)  # when whoever keeps to the bound is done
+        run.marks, run.lost = (now + over, now + 2 * over), False
         run.started.set()
         self._started.append(run)
         self._any.set()
@@ -398,15 +415,17 @@ class Place:
             failed = said is None or said[:1] != DONE
             if outcome.done():  # it was ended, by its clock or at its tick
                 failed = True
-            elif said is None and not run.overran:  # its worker has died by no hand of ours
-                run.overrun()
-                self.back(run)
+            elif said is None and not (run.overran or run.deaths):
+                run.deaths, run.lost = 1, True  # by no hand of ours; it starts again at its tick
+                run.fail()
             else:
                 if failed:
                     run.overrun()  # of memory or disk: a bit about the data, as being late is
                 outcome.set_result(said or FAILED)
             if failed:
-                await self._replace(run.free)
+                self._away = True
+                await asyncio.sleep(run.since - asyncio.get_running_loop().time())
+                await self._replace()
 
     async def _said(self, run: Run) -> bytes | None:
         """Give what the worker says; None: it has ended."""
@@ -423,12 +442,10 @@ class Place:
                 run.outcome.set_result(FAILED)
         return None
 
-    async def _replace(self, free: float) -> None:
-        """Get another worker, not before the place would be free; those behind start again."""
+    async def _replace(self) -> None:
+        """Get another worker; those behind start again."""
         loop = asyncio.get_running_loop()
-        self._away = True
         self._open.clear()
-        await asyncio.sleep(free - loop.time())
         while True:
             try:
                 self._worker = await loop.run_in_executor(self._thread, self._another)
@@ -454,9 +471,14 @@ class Place:
         outcome = run.outcome
         assert outcome is not None
         await _tick(run)
-        while not outcome.done() and run.held_up:
+        while not (outcome.done() or run.lost) and run.held_up:
             self._slip(run)
             await _tick(run)
+        if run.lost:
+            run.tell()
+            self.back(run)
+            if not outcome.done():
+                return  # it starts again
         if not outcome.done() and run.begun is None:
             if self._away or self._ending:
                 self._started.remove(run)
