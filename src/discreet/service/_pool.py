@@ -15,9 +15,13 @@ soon as a run has taken more than its bound :math:`b`. So:
 1. As long as workers get the processors, no run is behind another: at most as many are underway as
    there are processors, each has one for itself and is done, or ended, :math:`b` seconds after it
    was started, when its seat goes to the next. By induction that holds for any row of questions,
-   any number of workers and whatever the runs find. Such a row makes nobody late. An owner who
-   asks for more workers than processors has the seats given on sooner, after half a bound at the
-   least: that is what the model gives (:mod:`._ticks`), so the same holds for runs that keep to it.
+   any number of workers and whatever the runs find. Such a row makes nobody late. (Where this
+   process wakes up late for that moment, two milliseconds at most, and no more than a quarter of
+   :math:`b`, are taken off the next one's: by so much a run may be behind the one before, and by no
+   more after any row, because each begins at its own moment of the timetable or as soon as its
+   worker is free.) An owner who asks for more workers than processors has the seats given on
+   sooner, after half a bound at the least: that is what the model gives (:mod:`._ticks`), so the
+   same holds for runs that keep to it.
 2. What else the machine does lives on what runs leave of their bounds, a half and more of honest
    ones. Where that is not enough the timetable *slips*: at its tick a run has not been begun, or
    only in the second half of it. Then everything that is not begun is taken back, what was begun
@@ -48,6 +52,7 @@ for a moment gives its workers that moment back.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import pickle
 import signal
@@ -65,6 +70,7 @@ from typing import Any, Final
 from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
+from discreet.service._seats import Seats
 from discreet.service._worker import ALLOWANCE, DONE, FAILED, Ready, Setup
 
 _START: Final = 60.0
@@ -76,6 +82,9 @@ _MOVING: Final = 600.0
 """Seconds for which a run tries places whose workers do not come to it."""
 _MANY: Final = 1 << 16
 """Seats where processors do not limit how many runs are underway."""
+_CAUGHT_UP: Final = 0.25
+_MOMENT: Final = 0.002
+"""What part of its time at a place a run makes up for, and seconds, where its seat came late."""
 _WIDEST: Final = 8.0
 """How much longer than its bound a place is taken, at most: bounds fit under ticks so often."""
 
@@ -102,6 +111,10 @@ class Run:
     begin: Callable[[], None] = lambda: None
     """Called before a worker is given it; only then may it begin."""
     started: asyncio.Event = field(default_factory=asyncio.Event)
+    waits: float = 0.0
+    """Since when it waits for a place, on the loop's clock."""
+    seated: float = math.inf
+    """When it could have been started by the timetable; known once it has a seat."""
     free: float = 0.0
     """When its place is free again, on the loop's clock; known once it has started."""
     release: float = 0.0
@@ -275,13 +288,14 @@ class Turns:
     def __init__(self, stretch: float = 1.0) -> None:
         self._waiting: OrderedDict[str, deque[Run]] = OrderedDict()
         self._any = asyncio.Event()
-        self.seats = asyncio.Semaphore(_MANY)
+        self.seats = Seats(_MANY)
         self._least = self.stretch = stretch
         self.places: list[Place] = []
         self._held: list[Run] = []
 
     def put(self, run: Run, *, first: bool = False) -> None:
         """Add a run at the end of its analyst's own; or before everybody's."""
+        run.waits = time.monotonic()
         own = self._waiting.setdefault(run.analyst, deque())
         if first:
             own.appendleft(run)
@@ -306,12 +320,13 @@ class Turns:
             while not self._waiting:
                 self._any.clear()
                 await self._any.wait()
-            await self.seats.acquire()
+            seated = await self.seats.acquire()
             if self._waiting:
                 break
-            self.seats.release()  # somebody else was quicker
+            self.seats.release(seated)  # somebody else was quicker
         analyst, own = self._waiting.popitem(last=False)
         run = own.popleft()
+        run.seated = max(seated, run.waits)
         if own:
             self._waiting[analyst] = own
         return run
@@ -374,21 +389,25 @@ class Place:
             await self._open.wait()
             await asyncio.sleep(self._until - loop.time())
             run = await self._turns.get()
+            free = loop.time()
             try:
-                if self._open.is_set() and self._until <= loop.time():
+                if self._open.is_set() and self._until <= free:
                     self._start(run)
-                    await asyncio.sleep(run.free - loop.time())
+                    free = run.free  # of this start: there may be another one meanwhile
+                    await asyncio.sleep(free - loop.time())
                 else:
                     self._turns.put(run, first=True)
             finally:
-                self._turns.seats.release()
+                self._turns.seats.release(free)
 
     def _start(self, run: Run) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         run.outcome, run.begun, run.release = loop.create_future(), None, now + run.tick
-        run.free = now + min(run.bound * self._turns.stretch, run.tick)
-        over = max(run.free - now, run.bound)  # when whoever keeps to the bound is done
+        taken = min(run.bound * self._turns.stretch, run.tick)
+        late = min(max(0.0, now - run.seated), _CAUGHT_UP * taken, _MOMENT)
+        run.free = now + taken - (late if taken < run.tick else 0.0)
+        over = max(taken, run.bound)  # when whoever keeps to the bound is done
         run.marks, run.lost = (now + over, now + 2 * over), False
         run.started.set()
         self._started.append(run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ctypes
 import gc
@@ -33,6 +32,7 @@ from discreet.service._machine import Crowd, processors
 from discreet.service._oidc import Provider, rules
 from discreet.service._pool import Place, Turns, Worker, machine
 from discreet.service._rehearsal import Rehearsal
+from discreet.service._seats import Seats
 from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
 from discreet.service._worker import Setup
@@ -88,7 +88,7 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         stack.enter_context(home.alone())
         # measured before workers are there to be in each other's way
         crowd = Crowd(machine(), processors(), options.workers * len(policies), len(policies))
-        seats = asyncio.Semaphore(crowd.seats)
+        seats = Seats(crowd.seats)
         desks: dict[str, Desk] = {}
         for path in policies:
             desk = _desk(path, home, options, crowd, stack)
