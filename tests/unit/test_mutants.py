@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from dataclasses import replace
 
 import pytest
 from mutants import __main__ as tool
+from mutants._carry import carried
 from mutants._change import Mutant, mutants_of
 from mutants._suite import STALLED, UNCLEAR
 
@@ -221,3 +224,38 @@ def test_a_rate_counts_what_was_not_judged_as_not_seen(planted, monkeypatch, cap
     assert text.count("not judged: ") == 2
     assert tool.report(sample[:3]) == 0
     assert tool.report(sample[4:]) == 1
+
+
+def test_nets_of_a_fault_s_own_package_are_asked_before_other_tests(planted):
+    fault = next(m for m in planted if m.old == "x < low")
+    net = "tests/unit/test_snapshots.py::test_nothing_has_moved_unnoticed[{}-x]"
+    names = ["tests/a.py::test_quick", net.format("plan"), net.format("ledger")]
+    chart = tool.Chart(
+        seconds={name: 0.1 + i for i, name in enumerate(names)},
+        lines={name: {"a.py": 1 << fault.line} for name in names},
+    )
+    asked = {}
+    for package in ("plan", "curator", "verify"):
+        here = replace(fault, file=f"{package}/a.py")
+        lines = {name: {f"{package}/a.py": 1 << fault.line} for name in names}
+        (tool.TREE / "src/discreet" / package).mkdir()
+        (tool.TREE / "src/discreet" / here.file).write_text(SOURCE)
+        asked[package] = [t for t, _ in replace(chart, lines=lines).covering(here)]
+    assert asked["plan"][0] == names[1]
+    assert asked["curator"][0] == names[2]
+    assert asked["verify"][0] == names[0]
+
+
+def test_a_map_is_taken_over_and_lines_are_followed_to_where_they_are(tmp_path):
+    before, now = "one\ntwo\nthree\nfour\n", "one\nnew\ntwo\nfour\n"
+    for home, text in (("old", before), ("new", now)):
+        folder = tmp_path / home / "tree/src/discreet"
+        folder.mkdir(parents=True)
+        (folder / "a.py").write_text(text)
+        (folder / "same.py").write_text(before)
+    lines = {"a.py": "16", "same.py": "1e", "gone.py": "2"}
+    rows = [["t1", 0.5, lines, "x"], ["t2", 1, {"a.py": "8"}, "x"], ["t3", 1, {}, "x"]]
+    (tmp_path / "old/map.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = list(carried([tmp_path / "old"], tmp_path / "new/tree", {"t1", "t2"}))
+    # lines 1, 2 and 4 are 1, 3 and 4 now; the third is gone, and so is a file
+    assert found == [("t1", 0.5, {"a.py": "1a", "same.py": "1e"}), ("t2", 1, {})]

@@ -73,6 +73,9 @@ DAYS: Final = {
     "spark": (-(2**31), 2**31 - 1),
 }
 """Finite dates, in days since 1970."""
+_DIGITS: Final = 38
+"""Most digits of a decimal in DuckDB and Spark; powers of ten of more would take for ever."""
+
 EPOCH: Final = (-211_813_488_000 * 10**6, 9_224_318_016_000 * 10**6)
 """Finite instants of PostgreSQL, in microseconds since 1970."""
 
@@ -266,6 +269,8 @@ def named_type(name: str, parameters: tuple[str, ...], dialect: str) -> tuple[st
         return kind, ("enum", len(parameters))
     if kind == "dec":
         width, scale = (int(p) for p in parameters or ("18", "3"))
+        if not 0 <= scale <= width <= _DIGITS:
+            raise Unproven(f"type {name} of {width} digits, {scale} of them after the point")
         if dialect == "spark" and (width, scale) == (38, 0):
             return "d38", ()
         return kind, (width, scale)
