@@ -361,6 +361,28 @@ def test_small_expected_counts_claim_nothing():
     assert "at most 5" in found.summary()
 
 
+@pytest.mark.parametrize("law", [DiscreteLaplace(1), inf.Gaussian(1.4)], ids=["Laplace", "Gauss"])
+def test_small_expected_counts_are_no_end_of_the_test(law):
+    """A strong association of 100 people; counts from 1 are expected, and a plain test finds it."""
+    found = inf.chisquare_independence(
+        [[40.0, 6, 4, 1], [8, 22, 2, 3], [2, 1, 11, 0]], law=law, rng=1
+    )
+    assert found.pvalue < 0.01
+    assert "Monte Carlo" in found.method
+
+
+def test_cells_of_noise_alone_weigh_little():
+    """Five sixths of the cells are empty: their noise had hidden the rest."""
+    rng = np.random.default_rng(5)
+    table = np.zeros((4, 6))
+    table[:2, :2] = [[160, 80], [80, 160]]
+    noise = inf.noisy(0, law=inf.Laplace(4)).noise.simulate(rng, (20, 4, 6))
+    found = [
+        inf.chisquare_independence(table + e, law=inf.Laplace(4), draws=99, rng=1) for e in noise
+    ]
+    assert sum(f.pvalue <= 0.05 for f in found) >= 15
+
+
 def test_karwa_vadhan_half_width():
     x = np.random.default_rng(1).normal(70, 5, 500)
     found = inf.normal_mean_interval(x, epsilon=1, sigma=5, bound=1000)

@@ -370,7 +370,10 @@ class Sample:
             apart = max(bottom, m - near), min(top, m + near)
             for about, size in known.squares(m, SHARE * error / 2):
                 step = known.between(m, near, rows[1])
-                ends.append(self._about(known, (about, size), apart, rows, step, error))
+                sums = about, size
+                ends.append(
+                    self._about(known, sums, means=apart, rows=rows, step=step, error=error)
+                )
         low, high = min(a for a, _ in ends), max(b for _, b in ends)
         return (math.sqrt(low), math.sqrt(high)) if root else (low, high)
 
@@ -378,6 +381,7 @@ class Sample:
         self,
         known: Moments,
         sums: tuple[Floats, Floats],
+        *,
         means: tuple[float, float],
         rows: tuple[float, float],
         step: float,
