@@ -344,7 +344,7 @@ class Sample:
 
         def spread(theta: Floats) -> Floats:
             reach = k * np.maximum(hi - theta, theta - lo)
-            return np.minimum(bound(theta), _expected(measured(theta), reach, error - spare))
+            return np.minimum(bound(theta), expected_squares(measured(theta), reach, error - spare))
 
         def enough(variance: Callable[[Floats], Floats]) -> bool:
             return self._enough(least, k, hi - lo, float(variance(np.array([middle]))[0]))
@@ -549,7 +549,7 @@ def _weights(combination: Combination, parts: Sequence[int]) -> Floats:
     return np.array([float(combination.get(p, 0)) for p in parts])
 
 
-def _expected(squares: Floats, reach: Floats, error: float) -> Floats:
+def expected_squares(squares: Floats, reach: Floats, error: float) -> Floats:
     """The variance V behind a sum of squares, at most: its own variance is at most reach²·V."""
     off = float(special.ndtri(1 - error / 2)) * reach / 2
     return np.asarray((np.sqrt(squares + off**2) + off) ** 2)
