@@ -520,3 +520,22 @@ def test_errors_of_synthetic_data():
     runs = inf.usefulness_of_runs([0.0] * 100, alpha=1)
     assert runs.beta == 0
     assert runs.beta_upper == pytest.approx(1 - 0.05 ** (1 / 100))
+
+
+def test_ranks_in_many_bins_say_that_few_find_more():
+    """Three groups of 30, a deviation apart: 5 bins find them far more often than 20."""
+    rng, law = np.random.default_rng(1), DiscreteLaplace(1)
+    noise = inf.noisy(0, law=law).noise
+    power = {}
+    for many in (5, 20):
+        edges = np.linspace(0, 1, many + 1)[1:-1]
+        found = []
+        for _ in range(60):
+            x = [np.searchsorted(edges, rng.normal(m, 0.15, 30)) for m in (0.38, 0.5, 0.62)]
+            table = np.array([np.bincount(own, minlength=many) for own in x])
+            noisy = table + noise.simulate(rng, table.shape)
+            found.append(inf.kruskal_test(noisy, law=law, draws=99, rng=1))
+        power[many] = np.mean([f.pvalue <= 0.05 for f in found])
+        noted = ["would find more" in str(f.parameters.get("note")) for f in found]
+        assert np.mean(noted) == pytest.approx(float(many == 20), abs=0.35)
+    assert power[5] > power[20] + 0.2
