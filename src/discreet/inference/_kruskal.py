@@ -71,7 +71,8 @@ def bins(people: float, variance: float) -> int:
     >>> bins(30, 1.84), bins(1000, 1.84)
     (5, 15)
     """
-    return max(3, round(_MORE * (2 * people / max(variance, 1e-9)) ** (1 / 3)))
+    equal = float((2 * people / max(variance, 1e-9)) ** (1 / 3))
+    return max(3, round(_MORE * equal))
 
 
 def kruskal_test(
