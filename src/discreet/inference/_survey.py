@@ -32,7 +32,7 @@ rest is Bhatia and Davis' inequality with weights. The less of the two is taken,
 interval but its range where even the second leaves b more than half a standard deviation.
 Simulated groups of 40 to 1 000 rows, some with a few of twenty times the weight of others, are
 covered in 98 to 100 % of cases. Counts and totals have no such allowance: totals of rare or very
-skewed values in groups of 40 to 1 000 rows, without noise, were covered in 92 to 95 % instead of 95.
+skewed values in groups of 40 to 1 000 rows, without noise, were covered in 92 to 95 % of cases.
 
 Weights are taken as known before the sample was drawn, or as if: what calibration to known totals
 gains is not counted, so intervals are at worst too wide. Cells with fewer than 30 units, or in
