@@ -425,6 +425,12 @@ ASYMPTOTIC = {
     "χ² independence Laplace": _independence(inf.Laplace(4)),
     "χ² independence, private n": _independence(DiscreteLaplace(4), known=False),
     "χ² independence Gaussian": _independence(inf.Gaussian(6)),
+    "χ² independence, expected counts from 1.5, private n": _independence(
+        DiscreteLaplace(1), known=False, p=np.outer([0.8, 0.15, 0.05], [0.7, 0.2, 0.07, 0.03])
+    ),
+    "χ² independence Gaussian, expected counts from .1": _independence(
+        inf.Gaussian(2), p=np.outer([0.96, 0.01, 0.01, 0.01, 0.01], [0.97, 0.02, 0.01])
+    ),
     "two samples, end to end": _rejections(_end_to_end),
     "two samples, normal, n=1000, ε=.3": _same("normal", 1000, 0.3),
     "two samples, uniform, n=50, ε=.5": _same("uniform", 50, 0.5),
