@@ -272,9 +272,17 @@ class Worker:
         self.kill()
         return None
 
-    def kill(self) -> None:
-        """End the process, whatever it does; the line ends with whoever reads it."""
+    def end(self) -> None:
+        """End the process, whatever it does, and wait for nothing.
+
+        How long that takes follows from the memory that it holds, so on the loop nobody waits
+        for it: whoever reads the line does, in a thread, by `overran`.
+        """
         self._process.kill()
+
+    def kill(self) -> None:
+        """End the process and wait until it is gone; the line ends with whoever reads it."""
+        self.end()
         self._process.wait()
 
 
@@ -508,7 +516,7 @@ class Place:
                 return  # it starts again
         if not outcome.done():
             outcome.set_result(FAILED)
-            self._worker.kill()
+            self._worker.end()
             run.overrun()
             note("run not done at its tick", policy=self._setup.policy.identity)
         said = outcome.result()
