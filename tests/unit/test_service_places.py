@@ -11,7 +11,8 @@ import threading
 import pytest
 
 from discreet.service._pool import Place, Run, Turns, Worker
-from discreet.service._worker import Setup
+from discreet.service._seats import Seats
+from discreet.service._worker import DONE, Setup
 
 pytestmark = pytest.mark.races
 
@@ -24,7 +25,7 @@ SETUP = Setup(Named(), None, 0, "", 0, "")
 
 
 async def _until(true):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(30):
         while not true():  # noqa: ASYNC110 - what other tasks and threads do
             await asyncio.sleep(0.005)
 
@@ -83,3 +84,99 @@ def test_the_loop_does_not_wait_for_a_worker_that_is_ended_at_a_tick():
     assert settled == [None]
     assert waited
     assert threading.main_thread() not in waited
+
+
+class Gated(Worker):
+    """Does one thing after the other, each when it is let."""
+
+    overran = False
+
+    def __init__(self, asked):
+        self._asked, self.gate = asked, threading.Semaphore(0)
+
+    def ask(self, bill, allowance=0.0):
+        self._asked.append(bill)
+        assert self.gate.acquire(timeout=60)
+        return DONE + bill
+
+    def end(self):
+        pass
+
+    def kill(self):
+        self.gate.release(99)
+
+
+def _braked(work, workers):
+    """Do something with places, what was asked of workers, and a brake."""
+
+    async def main():
+        turns, asked, brake, left = Turns(), [], threading.Event(), []
+        turns.seats = Seats(workers)
+        places = [Place(Gated(asked), SETUP, turns) for _ in range(workers)]
+
+        def run(name):
+            async def settle(text):
+                left.append(text)
+
+            made = Run("ana", name.encode(), 0.02, 60.0, settle, brake.is_set)
+            turns.put(made)
+            return made
+
+        for place in places:
+            place.start()
+        try:
+            await asyncio.wait_for(work(turns, places, run, asked, brake), 60)
+        finally:
+            for place in places:
+                await place.close()
+
+    asyncio.run(main())
+
+
+def test_what_is_held_is_what_starts_after_the_brake_however_far_a_worker_has_got():
+    """Whether it had begun the one before would tell how long that one before took."""
+
+    async def work(turns, places, run, asked, brake):
+        run("a")
+        before = run("b")
+        await before.started.wait()
+        assert before.begun is None
+        brake.set()
+        after = run("c")
+        await _until(lambda: turns._held == [after])
+        assert after.placed  # for all that anybody sees before its tick
+        assert asked == [b"a"]
+        places[0]._worker.gate.release(9)
+        await _until(before.outcome.done)
+        await asyncio.sleep(0.1)
+        assert asked == [b"a", b"b"]
+        brake.clear()
+        turns.ease()
+        await _until(lambda: len(asked) == 3)
+        assert asked[2] == b"c"
+
+    _braked(work, 1)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_what_was_held_starts_in_the_order_of_the_timetable(first):
+    """Whichever worker was done first with what it did when the brake came."""
+
+    async def work(turns, places, run, asked, brake):
+        run("a"), run("b")
+        await _until(lambda: len(asked) == 2)
+        brake.set()
+        held = [run(name) for name in "cdefgh"]
+        await asyncio.sleep(0.1)
+        places[first]._worker.gate.release()
+        await asyncio.sleep(0.1)
+        places[1 - first]._worker.gate.release()
+        await _until(lambda: len(turns._held) == len(held))
+        assert turns._held == held
+        starts = [x.release - x.tick for x in held]
+        assert starts == sorted(starts)
+        brake.clear()
+        turns.ease()
+        assert [x for own in turns._waiting.values() for x in own] == held
+
+    _braked(work, 2)
