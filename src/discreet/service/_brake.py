@@ -1,4 +1,4 @@
-"""The brake: how much may be late before nothing of a size starts until an owner has looked.
+r"""The brake: how much may be late before nothing of a size starts until an owner has looked.
 
 What is late tells something about the data, so it is counted. The moment at which a run failed
 would tell more. So a failure changes nothing, for whoever it may be, before a moment that was
@@ -20,6 +20,17 @@ it is held: one thing. At any other place the first of the row that fails has th
 those behind it; and a slip takes back all but the run that its worker is busy with, which has then
 begun in time or has a new tick, so it may fail and not slip: two things. That is :math:`3 + 2w` in
 all, of which no more than :math:`3 + w` are slips.
+
+*What a slip shows.* It comes at the first tick of what its place has not begun, so of that place
+all that is seen is behind which run it came, one for each question, and whether that run has a
+new tick, keeps its own or is done: three, as for a failure. So a thing is one of three kinds (a
+slip, a failure, a worker that died, whose run starts again) of one of :math:`q` questions, at one
+of three moments, and may come again: :math:`\log_2 \sum_k \binom{3q + k - 1}{k} 3^k` bits.
+
+At each of the :math:`w - 1` other places what is not begun is taken back too, so that a machine
+which stood still is one slip and not one for each. That shows how far these had got: with
+:math:`n` runs there that have started and not left, one of :math:`n + 1` moments of their row, and
+whether the run underway has a new tick; :math:`(w - 1)(1 + \log_2(n + 1))` bits for each slip.
 """
 
 from __future__ import annotations

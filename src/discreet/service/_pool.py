@@ -29,8 +29,9 @@ soon as a run has taken more than its bound :math:`b`. So:
    long. The place that slipped starts nothing before the tick of what its worker is busy with:
    that moment is public, and by then the worker is done or gone, so nothing slips behind the same
    run again. A slip depends on the work of that run, so it is counted as late: once, and not
-   for each that waits, because all that anybody sees of it is that moment. If the run then fails,
-   that is seen too, and counted too: a run stands for two bits at the most.
+   for each that waits, because all that anybody sees of its place is that moment. (What is taken
+   back elsewhere shows how far other places had got: :mod:`._brake` has the count.) If the run
+   then fails, that is seen too, and counted too.
 3. A run that is ended at its tick was begun in the first half of it: it had four bounds or more.
 
 *Who pays, and who fails.* A run that takes more than its bound, fails for memory or disk, or is
