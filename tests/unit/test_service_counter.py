@@ -57,6 +57,8 @@ class Worker:
     def kill(self):
         self.free.set()
 
+    end = kill
+
     def another(self):
         self.replaced += 1
         return self
@@ -578,6 +580,8 @@ def placed(work):
         def kill(self):
             self.killed = True
             self.free.set()
+
+        end = kill
 
     async def main():
         turns, settled, late = Turns(), [], []

@@ -285,6 +285,8 @@ class FakeWorker:
     def kill(self):
         self.killed = True
 
+    end = kill
+
 
 class _Named:
     identity = "fake"

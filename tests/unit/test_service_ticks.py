@@ -182,6 +182,8 @@ class FakeWorker:
     def kill(self):
         self.killed = True
 
+    end = kill
+
 
 def _released(durations, *, tick=0.3, bound=0.2, runs=None, spare=(), settled=None, standstill=0.0):
     """When, and with what, runs of these durations leave: seconds after the first was asked.

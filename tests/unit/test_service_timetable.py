@@ -69,6 +69,8 @@ class FakeWorker:
     def kill(self):
         self.killed = True
 
+    end = kill
+
 
 class _Named:
     identity = "fake"
@@ -223,6 +225,8 @@ def test_nobody_pays_for_somebody_else_s_run(tmp_path):
 
         def kill(self):
             pass
+
+        end = kill
 
     with dc.open(policy=policy, dummy=True) as curator:
         desk = Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)

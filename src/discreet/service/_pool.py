@@ -29,8 +29,9 @@ soon as a run has taken more than its bound :math:`b`. So:
    long. The place that slipped starts nothing before the tick of what its worker is busy with:
    that moment is public, and by then the worker is done or gone, so nothing slips behind the same
    run again. A slip depends on the work of that run, so it is counted as late: once, and not
-   for each that waits, because all that anybody sees of it is that moment. If the run then fails,
-   that is seen too, and counted too: a run stands for two bits at the most.
+   for each that waits, because all that anybody sees of its place is that moment. (What is taken
+   back elsewhere shows how far other places had got: :mod:`._brake` has the count.) If the run
+   then fails, that is seen too, and counted too.
 3. A run that is ended at its tick was begun in the first half of it: it had four bounds or more.
 
 *Who pays, and who fails.* A run that takes more than its bound, fails for memory or disk, or is
@@ -40,8 +41,9 @@ on by the timetable, so whoever waits behind it is told that it failed, and not 
 again, and pay nothing: what they had begun to compute nobody has seen, at most one run of a debit
 has an outcome, and that is all there is to see but the moment, which is the counted bit. So does
 a run whose worker dies by no hand of ours, at its tick, once; the second time it fails. Where so
-much was late that nothing of a size begins any more, what waits is held, unrun, and starts when
-an owner has looked.
+much was late that nothing of a size starts any more, what waits is held, unrun, and starts when
+an owner has looked. What is held is decided when it would start by the timetable, and it starts
+in that order then: neither tells how far a worker had got.
 
 An engine that computes in another process has no such clock, and no seats: there a place is
 taken for the tick itself, so that nobody is ever behind anybody. Where this process itself wakes
@@ -101,7 +103,7 @@ class Run:
     settle: Callable[[str | None], Coroutine[Any, Any, None]]
     """Called at the tick with the outcome; None: it failed, or was not done in time."""
     stopped: Callable[[], bool] = lambda: False
-    """Asked when a worker is about to begin it: whether it waits until an owner has looked."""
+    """Asked when it starts by the timetable: whether it waits until an owner has looked."""
     late: Callable[[], None] = lambda: None
     """Called as soon as it is known that something is late for which it stands."""
     barred: Callable[[], bool] = lambda: False
@@ -174,7 +176,7 @@ class Run:
     def placed(self) -> bool:
         """Whether it has its place in the timetable, for all that anybody may know before its tick.
 
-        One that is stopped waits from the moment on at which the run before it ended.
+        One that is stopped at its start shows that at its tick.
         """
         return self.started.is_set() or time.monotonic() < self.release
 
@@ -272,9 +274,17 @@ class Worker:
         self.kill()
         return None
 
-    def kill(self) -> None:
-        """End the process, whatever it does; the line ends with whoever reads it."""
+    def end(self) -> None:
+        """End the process, whatever it does, and wait for nothing.
+
+        How long that takes follows from the memory that it holds, so on the loop nobody waits
+        for it: whoever reads the line does, in a thread, by `overran`.
+        """
         self._process.kill()
+
+    def kill(self) -> None:
+        """End the process and wait until it is gone; the line ends with whoever reads it."""
+        self.end()
         self._process.wait()
 
 
@@ -341,7 +351,7 @@ class Turns:
             place.back(other)
 
     def hold(self, run: Run) -> None:
-        """Keep a run that is not to begin until an owner has looked."""
+        """Keep a run that does not start until an owner has looked: in the order of starts."""
         run.wait()
         self._held.append(run)
 
@@ -409,6 +419,9 @@ class Place:
         run.free = now + taken - (late if taken < run.tick else 0.0)
         over = max(taken, run.bound)  # when whoever keeps to the bound is done
         run.marks, run.lost = (now + over, now + 2 * over), False
+        if run.stopped():  # asked now, and not when a worker comes to it: that is nobody's business
+            self._turns.hold(run)
+            return
         run.started.set()
         self._started.append(run)
         self._any.set()
@@ -425,9 +438,6 @@ class Place:
             run = self._started.popleft()
             outcome = run.outcome
             assert outcome is not None
-            if run.stopped():
-                self._turns.hold(run)
-                continue
             self._running, run.begun = run, asyncio.get_running_loop().time()
             said = await self._said(run)
             self._running = None
@@ -508,7 +518,7 @@ class Place:
                 return  # it starts again
         if not outcome.done():
             outcome.set_result(FAILED)
-            self._worker.kill()
+            self._worker.end()
             run.overrun()
             note("run not done at its tick", policy=self._setup.policy.identity)
         said = outcome.result()
