@@ -44,7 +44,7 @@ from types import FunctionType
 
 import numpy as np
 
-NETS = ("noise", "mechanisms", "privacy", "plan", "verify", "ledger")
+NETS = ("noise", "mechanisms", "privacy", "plan", "verify", "ledger", "engines")
 HERE = Path(__file__).parent
 CLOSE = 1e-10
 """How far a double may move, relative to itself."""
