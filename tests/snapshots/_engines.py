@@ -144,8 +144,8 @@ def _reads() -> Iterator[tuple[str, Case]]:
             return spelled
 
         yield f"{dialect} {i}", told
-    for column in _columns():
-        yield f"suits {column}"[:90].replace("  ", " "), partial(_physical.suitable, column)
+    for i, column in enumerate(_columns()):
+        yield f"suits {i}", partial(_physical.suitable, column)
 
 
 def _words() -> Iterator[tuple[str, Case]]:
