@@ -118,6 +118,8 @@ def _columns() -> list[pol.Column]:
         pol.Real("a", 0, 9, "1/3", outside="null"),
         pol.Real("a", -wide, wide, 1),
         pol.Real("a", 0, 2**48, 1),
+        pol.Real("a", 0, wide, 1),
+        pol.Real("a", -wide, 0, 1),
         pol.Boolean("a"),
         pol.Boolean("a", null=True),
         pol.Text("a"),
@@ -146,6 +148,10 @@ def _reads() -> Iterator[tuple[str, Case]]:
         yield f"{dialect} {i}", told
     for i, column in enumerate(_columns()):
         yield f"suits {i}", partial(_physical.suitable, column)
+
+
+_SUMS = ((0, 1), (-5, 2**31), (0, 2**62), (-(2**63), 2**63 - 1), (0, 2**23 - 1), (0, 2**23),
+         (-(2**23), 0), (0, 2**44 - 1), (0, 2**44), (-(2**44), 5))  # fmt: skip
 
 
 def _words() -> Iterator[tuple[str, Case]]:
@@ -177,10 +183,7 @@ def _words() -> Iterator[tuple[str, Case]]:
                 d.text_residue("x", 7),
                 d.is_text("x"),
                 d.collated("x"),
-                *(
-                    d.total("x", b)
-                    for b in ((0, 1), (-5, 2**31), (0, 2**62), (-(2**63), 2**63 - 1))
-                ),
+                *(d.total("x", b) for b in _SUMS),
                 *(d.choose("x", v) for v in ((0,), (1, 2, 3), ("a", "b"))),
                 *(d.position("x", v) for v in (("a",), [f"v{i}" for i in range(40)])),
                 *(d.lookup("x", v) for v in ((1, 2), ("a", "b'"))),
@@ -204,6 +207,9 @@ def _words() -> Iterator[tuple[str, Case]]:
             )
         for low, high in itertools.product((-(2**60), -5, 0, 3), (5, 2**20, 2**60)):
             yield f"{name} packed {low} {high}", partial(_packed, d, low, high)
+        for low, room in itertools.product((-7, -8, 0, 5), (-9, -8, -7, -1)):
+            ends = (low, 2**63 + room)
+            yield f"{name} over 7 {ends}", partial(_ingest.floor_div, d, "x", 7, ends)
         for n, k in itertools.product((1, 3, 7, 2**40), (0, 5)):
             yield (
                 f"{name} floor {n} {k}",
