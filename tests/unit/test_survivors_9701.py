@@ -8,6 +8,7 @@ import pytest
 from discreet import engines as eng
 from discreet import plan as pl
 from discreet import policy as pol
+from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 
 COLUMNS = [pol.Integer("a", 0, 9)]
@@ -34,3 +35,5 @@ def test_how_often_a_public_key_repeats_is_what_the_source_says():
         base.execute("CREATE TABLE r AS SELECT * FROM (VALUES (1), (2), (2), (2), (3)) s(a)")
         engine = eng.connect(base, policy(pol.Table("t", COLUMNS), public))
         assert engine.fanout(pl.Scan(public), ("a",)) == 3
+        # as engines without a way of their own ask for it
+        assert Statements._measure(engine, pl.Scan(public), ("a",)) == 3
