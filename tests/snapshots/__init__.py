@@ -44,7 +44,7 @@ from types import FunctionType
 
 import numpy as np
 
-NETS = ("noise", "mechanisms", "privacy", "plan", "verify", "ledger")
+NETS = ("noise", "mechanisms", "privacy", "plan", "verify", "ledger", "engines")
 HERE = Path(__file__).parent
 CLOSE = 1e-10
 """How far a double may move, relative to itself."""
@@ -105,6 +105,22 @@ def _difference(old: str, new: str) -> str | None:
     return f"has moved by {moved:.2g} of itself" if moved > CLOSE * 10 else None
 
 
+class Rough(float):
+    """A double whose last digits are rounding, magnified: compared to four digits.
+
+    What is left of a sum that cancels, or comes out of a transform, differs from one kind of
+    processor to the next by far more than its last bit.
+    """
+
+
+def rough(value: object, least: float = 0.0) -> object:
+    """Doubles of a value as rough ones; those below the least count as nothing."""
+    if isinstance(value, np.ndarray | list | tuple):
+        return [rough(x, least) for x in np.asarray(value, dtype=object).ravel().tolist()]
+    small = isinstance(value, float) and abs(value) < least
+    return Rough(0.0 if small else value) if isinstance(value, float) else value
+
+
 # -- what is exact, and what is a double ------------------------------------------------
 
 
@@ -127,7 +143,9 @@ def flat(value: object) -> tuple[list[str], list[float]]:
             words.append(
                 f"#{sign}" if usual else "tiny" if math.isfinite(part) and part else repr(part)
             )
-            doubles += [abs(part)] if usual else []
+            # of a rough one the logarithm counts a millionth: see `Rough`
+            size = abs(part) ** 1e-6 if isinstance(part, Rough) else abs(part)
+            doubles += [size] if usual else []
         else:
             words.append(part)
     return words, doubles
@@ -139,6 +157,8 @@ def _parts(value: object) -> Iterator[str | float]:  # noqa: PLR0912 - one case 
             yield f"{type(value).__name__} {value}"
         case int() | np.integer() | np.bool_():
             yield f"int {int(value)}"
+        case Rough():
+            yield value
         case float() | np.floating():
             yield float(value)
         case Fraction():

@@ -28,7 +28,8 @@ def _squares() -> Iterator[tuple[str, Case]]:
         "gauss": va.TwoRounds(noise.DiscreteGaussian(2**31), noise.DiscreteGaussian(2**27)),
     }
     for name, law in laws.items():
-        for n in (0, 1, 2, 3, 10, 30, 100, 1000, 50000):
+        # almost without noise the choice is between questions that are as good as each other
+        for n in (0, 1, 2, 3) if name == "none" else (0, 1, 2, 3, 10, 30, 100, 1000, 50000):
             yield (
                 f"chosen {name} {n}",
                 lambda n=n, w=law: [
