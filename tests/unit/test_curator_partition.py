@@ -184,6 +184,43 @@ def test_a_question_that_failed_is_paid_and_the_part_goes_on(monkeypatch):
 
 
 @pytest.mark.races
+@pytest.mark.parametrize("other", ["answered", "failed"])
+def test_a_failure_in_a_place_that_was_taken_pays_for_the_next_one(monkeypatch, other):
+    """Its place was settled by somebody else while it ran: it had been told and charged nobody."""
+    asked = curator()
+    part, real = asked.partition("sex", epsilon=1)["F"], type(asked._engine).execute
+    begun, go, told = threading.Event(), threading.Event(), []
+    question = f"{F} AND age > 3"
+
+    def execute(engine, *terms):
+        if threading.current_thread() is late:
+            begun.set()
+            go.wait(60)
+            raise MemoryError
+        if other == "failed":
+            raise MemoryError
+        return real(engine, *terms)
+
+    def fail():
+        with pytest.raises(EngineError):
+            part.sql(question, epsilon="0.4")
+        told.append(part.left)
+
+    monkeypatch.setattr(type(asked._engine), "execute", execute)
+    late = threading.Thread(target=fail)
+    late.start()
+    assert begun.wait(60)
+    if other == "answered":
+        part.sql(F, epsilon="0.1")
+    else:
+        with pytest.raises(EngineError):
+            part.sql(question, epsilon="0.4")
+    go.set()
+    late.join()
+    assert told == [Fraction(1, 2) if other == "answered" else Fraction(1, 5)]
+
+
+@pytest.mark.races
 def test_threads_that_race_for_the_last_of_a_part():
     """Eight ask for 0.3 of 1 at once, each another question: three are answered, always."""
     asked = curator()

@@ -12,7 +12,7 @@ from discreet import policy as pol
 from discreet import release
 from discreet.curator import Curator
 from discreet.engines import Reference
-from discreet.errors import BudgetExceededError, ParameterError
+from discreet.errors import BudgetExceededError, EngineError, ParameterError
 from discreet.ledger import MemoryLedger, open_ledger
 from discreet.noise._deterministic import deterministic
 from discreet.plan import Salt
@@ -222,6 +222,55 @@ def test_a_killed_tick_is_finished_under_its_debit():
     assert back.now == 1
     # running again is metered at the least price, the price itself is paid once
     assert asked.budget.spent["epsilon"] < paid * 1.01
+
+
+@pytest.mark.parametrize("t", [0, 2])
+def test_a_failed_tick_is_an_outcome_and_runs_again_for_the_whole_price(t):
+    """It had run again and again for the least price, and told each time whether it failed."""
+
+    class Failing(Reference):
+        broken = False
+
+        def execute(self, aggregate, salt):
+            if self.broken:
+                raise MemoryError
+            return super().execute(aggregate, salt)
+
+    own = visits_policy(f"failed {t}")
+    engine = Failing({"visits": VISITS})
+    asked = Curator(own, engine, MemoryLedger(own), None, "visits")
+    price = {"every": "day", "horizon": 40, "rho": "0.1"}
+
+    def follow():
+        return release.Stream(**price).follow(asked, "visits", "day", start="2026-01-01")
+
+    feed = follow()
+    for _ in range(t):
+        feed.tick()
+    engine.broken = True
+    with pytest.raises(EngineError, match="could not compute"):
+        feed.tick()
+    paid = asked.budget.spent["epsilon"]
+    for broken in (True, False):
+        engine.broken = broken
+        for same in (feed, follow()):
+            assert same.now == t
+            with pytest.raises(EngineError, match=f"tick {t} has failed"):
+                same.tick()
+    assert asked.budget.spent["epsilon"] == paid
+    engine.broken = True
+    with pytest.raises(EngineError, match="could not compute"):
+        feed.tick(again=True)
+    twice = asked.budget.spent["epsilon"]
+    assert twice > 1.9 * paid
+    engine.broken = False
+    feed.tick(again=True)
+    assert asked.budget.spent["epsilon"] > 2.9 * paid
+    whole = asked.budget.spent
+    back = follow()
+    assert (back.now, back.total, asked.budget.spent) == (t + 1, feed.total, whole)
+    back.tick()
+    assert asked.budget.spent["epsilon"] < float(whole["epsilon"]) * 1.01
 
 
 def test_streams_that_cannot_be_bounded_are_refused_for_free():

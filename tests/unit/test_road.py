@@ -139,6 +139,22 @@ def test_a_failure_is_an_outcome_and_tells_nothing(failure, seen):
     assert SECRET not in repr(told.value) + str(told.value.__context__)
 
 
+def test_a_failure_after_another_run_of_the_debit_gives_what_is_stored():
+    """A debit has one outcome: the failure had been told beside the stored one."""
+
+    def run():
+        raise MemoryError(SECRET)
+
+    for failed in (None, "failed"):
+        book = Book(stored=lambda _: "an earlier one")
+        outcome = road(book).travel(job(book, run, failed=failed))
+        assert outcome == Outcome("an earlier one", cached=True)
+    book = Book()
+    with pytest.raises(errors.EngineError):
+        road(book).travel(job(book, run, failed="failed"))
+    assert book.steps == ["debit", "run", ("settle", "failed")]
+
+
 def test_an_interrupt_is_no_outcome():
     def run():
         raise KeyboardInterrupt

@@ -164,6 +164,65 @@ def test_a_number_of_many_digits_is_a_long_text(postgres_url):
         engine.close()
 
 
+@pytest.mark.parametrize("kind", ["view", "generated"])
+def test_what_is_computed_while_it_is_read_is_refused(tmp_path, kind):
+    """A view gives out a hash of a long name, and each run reads the name."""
+    file = str(tmp_path / "people.duckdb")
+    with duckdb.connect(file) as connection:
+        if kind == "view":
+            connection.execute("CREATE TABLE raw (name VARCHAR, age INTEGER)")
+            connection.execute("CREATE VIEW people AS SELECT md5(name) AS pid, age FROM raw")
+        else:
+            connection.execute("CREATE TABLE people (name VARCHAR, age INTEGER, "
+                               "pid VARCHAR GENERATED ALWAYS AS (md5(name)))")  # fmt: skip
+        connection.execute("CREATE TABLE stored AS SELECT pid, age FROM people")
+        connection.execute("CREATE VIEW lists AS SELECT 1 AS age")
+    for name in ("people", "stored"):
+        table = own.Table(name, [own.Integer("age", 0, 9)], unit="pid", max_rows_per_unit=1)
+        public = own.Table("lists", [own.Integer("age", 0, 9)], public=True)
+        policy = own.Policy([table, public], own.Budget("1"), name="computed")
+        engine = engines.connect(file, policy)
+        if name == "stored":
+            engines.check_lengths(engine, policy)
+        else:
+            with pytest.raises(SchemaError, match="'people' is computed") as refused:
+                engines.check_lengths(engine, policy)
+            assert "stored, not by a view" in str(refused.value.hint)
+        engine.close()
+
+
+def test_a_view_of_postgresql_is_refused_and_a_materialized_one_is_not(postgres_url):
+    columns = [own.Integer("age", 0, 9)]
+    policy = own.Policy([own.Table("seen", columns, source=postgres_url)], own.Budget("1"))
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE MATERIALIZED VIEW seen AS SELECT 1 AS age")
+        engine = engines.connect(None, policy)
+        engines.check_lengths(engine, policy)
+        engine.close()
+        connection.execute("DROP MATERIALIZED VIEW seen")
+        connection.execute("CREATE VIEW seen AS SELECT 1 AS age")
+        engine = engines.connect(None, policy)
+        with pytest.raises(SchemaError, match="'seen' is computed"):
+            engines.check_lengths(engine, policy)
+        engine.close()
+        connection.execute("DROP VIEW seen")
+
+
+def test_blanks_of_padded_texts_are_read_too(postgres_url):
+    columns = [own.Category("kind", ["a", "b"])]
+    policy = own.Policy([own.Table("padded", columns, source=postgres_url)], own.Budget("1"))
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS padded")
+        connection.execute("CREATE TABLE padded (kind char(2097152))")
+        connection.execute("INSERT INTO padded SELECT NULL FROM generate_series(1, 100)")
+        engine = engines.connect(None, policy)
+        engines.check_lengths(engine, policy)
+        connection.execute("INSERT INTO padded VALUES ('a')")
+        with pytest.raises(SchemaError, match="'kind'"):
+            engines.check_lengths(engine, policy)
+        engine.close()
+
+
 def test_a_service_says_so_to_its_owner_and_does_not_start(tmp_path):
     """A real one: what a thief saw as lateness of each count ends before anybody can ask."""
     _parquet(tmp_path, _rows(pid=LONG), None)

@@ -21,7 +21,8 @@ What a part has spent is under the ledger's seal. Its k-th question is something
 once in a period, under the name "partition, part, k", and needs the one before it to have been
 answered (``paid_by``). Whoever asks walks along the questions that are stored, adds up their
 prices, and takes the next free place if the sum leaves room. Two that take one place at once run
-both, but only the outcome that is stored first is released; the other one walks on. A run that was
+both, but only the outcome that is stored first is released; the other one walks on, also where it
+failed. A run that was
 killed has released nothing, and its place is taken by the next question. A run that failed has
 released that it failed, which counts as its answer: its place is taken and its price is spent, as
 on every road. So what composes is what was charged, and the part goes on with what is left. Each
@@ -35,6 +36,7 @@ References
 from __future__ import annotations
 
 import json
+import secrets
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -335,7 +337,8 @@ class Part:
         own = _stored.job([plan], plan.cost, str)
         check_state([plan], curator._engine)  # noqa: SLF001 - as above
         terms = {"asked": asked, "price": str(price)}
-        failed = json.dumps({**terms, "failed": True})
+        # its own: of two runs for one place that fail, one is told so and the other one walks on
+        failed = json.dumps({**terms, "failed": True, "run": secrets.token_hex(8)})
         while True:
             spent = sum((place.price for place in places), Fraction(0))
             if spent + price > self.partition.price:

@@ -42,7 +42,8 @@ class Job:
     is released once in a period, at whatever price, and ``paid_by`` names the one that has paid for
     it. ``external`` says what other software
     has released; then nothing runs. ``text`` says in words what is asked. ``failed`` is stored
-    where the run fails, for those who must know what a failure has cost; it is public.
+    where the run fails, for those who must know what a failure has cost; it is public, and no other
+    run's.
     """
 
     plan: str
@@ -272,7 +273,9 @@ class Road:
         if failure is not None:
             note("run failed", failure, policy=self.policy, line=receipt.number)
             # an outcome too: if it cannot be stored it is not told, not even as a context
-            self.ledger.settle(receipt, job.failed)
+            stored = self.ledger.settle(receipt, job.failed)
+            if stored is not None and stored != job.failed:
+                return Outcome(stored, cached=True)  # another run's: a debit has one outcome
             raise failure
         return settle(self.ledger, receipt, text)
 

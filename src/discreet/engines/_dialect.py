@@ -196,7 +196,7 @@ class Dialect(ABC):
         return f"count({self.quote(found.name)})"
 
     @abstractmethod
-    def octets(self, x: str) -> str:
+    def octets(self, x: str, found: Found) -> str:
         """Bytes of a column, written as a text."""
 
     @abstractmethod
@@ -326,7 +326,7 @@ class DuckDB(Standard):
         """Plain text in binary collation."""
         return self.collated(x if found.native == "VARCHAR" else f"CAST({x} AS VARCHAR)")
 
-    def octets(self, x: str) -> str:
+    def octets(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Bytes of a text."""
         return f"strlen(CAST({x} AS VARCHAR))"
 
@@ -412,9 +412,12 @@ class Postgres(Standard):
         """Plain text in binary collation."""
         return self.collated(f"CAST({x} AS text)")
 
-    def octets(self, x: str) -> str:
-        """Bytes of a text; where it is stored beside the row, its length stands in the row."""
-        return f"octet_length(CAST({x} AS text))"
+    def octets(self, x: str, found: Found) -> str:
+        """Bytes of a text; where it is stored beside the row, its length stands in the row.
+
+        A cast takes the blanks off a ``char(n)``, which are read all the same.
+        """
+        return f"octet_length({x if found.native == 'bpchar' else f'CAST({x} AS text)'})"
 
 
 class Spark(Dialect):
@@ -508,7 +511,7 @@ class Spark(Dialect):
         checked = f"try_validate_utf8({self.collated(x)})"
         return checked if found.kind is Physical.TEXT else f"CAST({x} AS STRING)"
 
-    def octets(self, x: str) -> str:
+    def octets(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Bytes of a text."""
         return f"octet_length(CAST({x} AS STRING))"
 

@@ -8,6 +8,9 @@ letter that a text declares, and what all cells of a column have beyond that is 
 look at their lengths. Cells alone would not do: many of one person's, each a little long, are as
 long together.
 
+What a view or a generated column gives out says nothing about what it reads, and each run reads
+that. So private tables must be stored: a view over a name of any length gives out a hash of it.
+
 This is about private rows, and so is the refusal: it is for the owner who opens the tables, before
 anybody asks.
 """
@@ -31,17 +34,26 @@ _LETTER: Final = 4
 
 
 def check_lengths(engine: Engine, policy: pol.Policy) -> None:
-    """Refuse private tables whose texts are much longer than anybody was told.
+    """Refuse private tables that are not stored, or whose texts are longer than anybody was told.
 
     Raises
     ------
     SchemaError
-        For the owner alone: it says that somebody's cells are long.
+        For the owner alone: it may say that somebody's cells are long.
     """
     if not isinstance(engine, Statements):
         return
     for name, table in policy.tables.items():
-        found = {} if table.public else engine.sources[name].columns
+        source = engine.sources[name]
+        if source.computed and not table.public:
+            raise SchemaError(
+                f"table {name!r} is computed while it is read (a view, a generated column, a "
+                "foreign table, row security): how long that takes is decided by rows and texts "
+                "that it does not give out",
+                hint=f"have {name!r} stored, not by a view: CREATE TABLE ... AS, or a materialized "
+                "view of PostgreSQL",
+            )
+        found = {} if table.public else source.columns
         plain = {own: _plain(table, own) for own, f in found.items() if _open(f)}
         for own, beyond in engine.beyond(name, plain).items():
             if beyond > SPARE:

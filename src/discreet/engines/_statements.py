@@ -161,11 +161,12 @@ class Statements:
         source = self._sources[name]
         sums = []
         for own, most in plain.items():
-            length = self._dialect.octets(self._dialect.quote(source.columns[own].name))
+            found = source.columns[own]
+            length = self._dialect.octets(self._dialect.quote(found.name), found)
             sums.append(f"COALESCE(sum(CASE WHEN {length} > {most} THEN {length} - {most} END), 0)")
         sql = f"SELECT {', '.join(sums)} FROM {source.rows(self._dialect)}"  # noqa: S608 - names are quoted
-        found = conceal_errors(lambda: self._rows(sql))
-        return dict(zip(plain, map(int, found[0]), strict=True))
+        counted = conceal_errors(lambda: self._rows(sql))
+        return dict(zip(plain, map(int, counted[0]), strict=True))
 
     def _repeats(self, public: Scan, columns: tuple[str, ...]) -> str:
         return render_fanout(self._dialect, self._sources, public, columns)

@@ -21,10 +21,12 @@ least price, because nothing is free.
 period in which it was paid. *Proof.* The name holds the terms of the stream, the question, the
 policy, the data and the analyst. The ledger releases what has a tick's name at most once in a
 period (``once``), whatever it costs by then: a stored tick is given again, and one that was
-killed is finished under its own debit. It debits a later tick only if the first one of that
-name was answered in the same period (``paid_by``), and no line was lost since: lost ticks may
-have been seen. So each tick has one set of integers, which is what the price is for. In a new
-period, or after an older backup, the stream is a new one, with a price of its own. ∎
+killed is finished under its own debit. That a run failed is an outcome too, and is stored; one
+more run of that tick has another name, and pays the whole price once more. The ledger debits a
+later tick only if the first one of that name was settled with an outcome in the same period
+(``paid_by``), and no line was lost since: lost ticks may have been seen. So each tick has one
+outcome, integers or a failure, for each price that was paid. In a new period, or after an older
+backup, the stream is a new one, with a price of its own. ∎
 The ledger holds released integers alone: the counts are read from the table.
 """
 
@@ -32,6 +34,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import secrets
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,7 +45,7 @@ from discreet import privacy as p
 from discreet._exact import Number
 from discreet._text import plain_str, quote, quoted
 from discreet.curator import Job, asker, execute, lowered, travel
-from discreet.errors import Hint, LedgerIntegrityError, ParameterError
+from discreet.errors import EngineError, Hint, LedgerIntegrityError, ParameterError
 from discreet.mechanisms import Interval
 from discreet.plan import (
     Aggregate,
@@ -103,13 +106,12 @@ class Feed:
         }  # fmt: skip
         self._name = f"stream {_canonical.digest(_canonical.canonical(terms))}"
         ticks = [
-            int(entry.plan.rsplit(" ", 1)[1])
-            for entry in curator.ledger.entries
-            if entry.once and entry.plan.startswith(f"{self._name} tick ")
+            int(plan.removeprefix(f"{self._name} tick ").split(" ")[0]) for plan in self._paid()
         ]
         # what was paid for before is there again, for nothing
         for _ in range(max(ticks, default=-1) + 1):
-            self.tick()
+            if not self._next():
+                break
 
     @property
     def now(self) -> int:
@@ -121,23 +123,66 @@ class Feed:
         """The estimated sum so far."""
         return self._stream.total * self._step
 
-    def tick(self) -> float:
-        """Release the next tick and return the estimated sum so far."""
-        t, stream = self.now, self._stream
-        if t >= stream.horizon:
+    def tick(self, *, again: bool = False) -> float:
+        """Release the next tick and return the estimated sum so far.
+
+        Parameters
+        ----------
+        again
+            Run a tick once more that has failed, and pay the stream's price once more.
+        """
+        if self.now >= self._stream.horizon:
             raise ParameterError(
-                f"the price covers {stream.horizon} ticks and they are over",
+                f"the price covers {self._stream.horizon} ticks and they are over",
                 hint="open a new stream, with a price of its own",
             )
+        if not self._next(again=again):
+            raise EngineError(
+                f"tick {self.now} has failed, which is its outcome; to run once more costs the "
+                "price of the stream once more",
+                hint=Hint("again", True),
+            )
+        return self.total
+
+    def _next(self, *, again: bool = False) -> bool:
+        """Take the next tick's integers; tell whether there are any: all its runs may have failed.
+
+        A run that failed is stored as such. Each further one has a name and a whole price.
+        """
+        t, tries = self.now, 0
+        while True:
+            job = self._job(t, tries)
+            if tries and job.plan not in self._paid():
+                if not again:
+                    return False
+                again = False
+            stored = json.loads(travel(self._curator, job, self._aggregate, self._moves).text)
+            if stored.get("tick") != t:
+                raise LedgerIntegrityError("the stored tick was edited or damaged")
+            if stored.get("failed") is not True:
+                self._stream.accept(np.array(stored["released"], dtype=object))
+                return True
+            tries += 1
+
+    def _paid(self) -> set[str]:
+        """Names of what was debited of this stream."""
+        return {
+            entry.plan
+            for entry in self._curator.ledger.entries
+            if entry.once and entry.plan.startswith(f"{self._name} tick ")
+        }
+
+    def _job(self, t: int, tries: int) -> Job:
+        stream = self._stream
 
         def run() -> str:
             exact = stream.exact(self._history(t))
             noisy = stream.law.sample(len(exact)) + np.array(exact, dtype=object)
             return json.dumps({"tick": t, "released": [int(v) for v in noisy.tolist()]})
 
-        job = Job(
-            plan=f"{self._name} tick {t}",
-            cost=self._cost() if t == 0 else _FREE,
+        return Job(
+            plan=f"{self._name} tick {t}" + (f" again {tries}" if tries else ""),
+            cost=_FREE if t and not tries else self._cost(),
             noise=json.dumps(stream.law.to_dict(), sort_keys=True),
             neighbours=str(stream.neighbours),
             unit=self._private[0].unit,
@@ -145,12 +190,8 @@ class Feed:
             run=run,
             once=True,
             paid_by=f"{self._name} tick 0" if t else None,
+            failed=json.dumps({"tick": t, "failed": True, "run": secrets.token_hex(8)}),
         )
-        stored = json.loads(travel(self._curator, job, self._aggregate, self._moves).text)
-        if stored.get("tick") != t:
-            raise LedgerIntegrityError("the stored tick was edited or damaged")
-        stream.accept(np.array(stored["released"], dtype=object))
-        return self.total
 
     def until(self, when: Any) -> float:
         """Release every tick that has ended before this day (or number), the missed ones too."""
