@@ -354,6 +354,13 @@ BELL = np.exp(-((np.arange(11) - 5) ** 2) / 8)
 FANNED = np.diag(BELL) + np.fliplr(np.diag(BELL))
 """y is as far from the middle as x, on either side: no correlation, and far from independent."""
 
+_PLACE = np.arange(11) - 5
+NARROW = np.exp(-(_PLACE**2) / 2)
+_GIVEN_X = np.exp(-(_PLACE**2) / (0.5 + 2 * _PLACE[:, None] ** 2))
+NARROW_FANNED = NARROW[:, None] * _GIVEN_X / _GIVEN_X.sum(axis=1, keepdims=True)
+NARROW_FANNED /= NARROW_FANNED.sum()
+"""Values near the middle of a wide range: noise hides most of White's variance."""
+
 
 def _correlation(epsilon, n, x, y=None, times=1):
     """Two columns without correlation: independent, or `x` has the chances of all pairs."""
@@ -418,6 +425,12 @@ ASYMPTOTIC = {
     "χ² independence Laplace": _independence(inf.Laplace(4)),
     "χ² independence, private n": _independence(DiscreteLaplace(4), known=False),
     "χ² independence Gaussian": _independence(inf.Gaussian(6)),
+    "χ² independence, expected counts from 1.5, private n": _independence(
+        DiscreteLaplace(1), known=False, p=np.outer([0.8, 0.15, 0.05], [0.7, 0.2, 0.07, 0.03])
+    ),
+    "χ² independence Gaussian, expected counts from .1": _independence(
+        inf.Gaussian(2), p=np.outer([0.96, 0.01, 0.01, 0.01, 0.01], [0.97, 0.02, 0.01])
+    ),
     "two samples, end to end": _rejections(_end_to_end),
     "two samples, normal, n=1000, ε=.3": _same("normal", 1000, 0.3),
     "two samples, uniform, n=50, ε=.5": _same("uniform", 50, 0.5),
@@ -436,6 +449,8 @@ ASYMPTOTIC = {
     "correlation, skewed, n=10000, ε=1": _correlation("1", 10_000, FALLING, FALLING),
     "correlation, rare values, n=1000, ε=1": _correlation("1", 1000, RARE, FALLING),
     "correlation, unequal spread, n=1000, ε=5": _correlation("5", 1000, FANNED / FANNED.sum()),
+    "correlation, narrow, n=300, ε=5": _correlation("5", 300, NARROW_FANNED),
+    "correlation, narrow, n=3000, ε=5": _correlation("5", 3000, NARROW_FANNED),
     "paired": _rejections(_paired),
     "ranks with ties": _rejections(_ranks),
     "signed ranks": _rejections(_signed_ranks),
@@ -486,6 +501,13 @@ def test_asymptotic_procedures_keep_their_level_on_ten_thousand(name):
 )
 def test_proportion_with_a_private_n_covers(replicates):
     _check("proportion with a private n", _proportion_private_n, replicates)
+
+
+def test_a_correlation_of_narrow_columns_is_found():
+    """At three deviations from zero .68 are found; .26 with a bound of the variance."""
+    chances = np.outer(NARROW, NARROW) * np.maximum(1 + 0.1 * np.outer(_PLACE, _PLACE), 0)
+    run = _correlation("5", 1000, chances / chances.sum())
+    assert run(_generator("narrow power"), 100) >= 55
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import discreet as dc
-from discreet.answer import Answer
+from discreet.answer import Answer, cells
 from discreet.answer._windows import _rounded, half_widths
 from discreet.errors import DiscreetError, ParameterError
 from discreet.noise import DiscreteLaplace
@@ -121,6 +121,27 @@ def test_totals_are_sums_of_the_cells_that_were_released(curator, levels):
     rows = sorted((tuple(r.values()) for r in answer.to_dicts()), key=order)
     same(rows, sorted(truth, key=order))
     assert Answer.from_record(record).to_dicts() == answer.to_dicts()
+
+
+def test_totals_are_not_printed_as_missing_keys():
+    """Both were NULL; frames and dictionaries keep SQL's NULL."""
+    sex = {"type": "category", "values": ["F", "(all)"]}
+    policy = {
+        "policy": {"name": "totals"},
+        "budget": {"epsilon": "100", "accounting": "pure"},
+        "tables": {"t": {"columns": {"s": sex}}},
+    }
+    own = dc.open(pa.table({"s": ["F", None, "(all)"]}), policy=policy, ledger=":memory:")
+    text = "SELECT s, COUNT(*) AS n FROM t GROUP BY ROLLUP (s)"
+    one = own.sql(text, epsilon=50)
+    both = own.sql(f"{text} UNION ALL SELECT s, COUNT(*) AS n FROM t GROUP BY s", epsilon=40)
+    named = ["F", "(all)", "NULL", "(all)_"]  # a label is not taken for a total
+    assert [row["s"] for row in one.to_dicts()] == ["F", "(all)", None, None]
+    assert [row[0] for row in cells(one, one.interval())] == named
+    assert [row[0] for row in cells(both, both.interval())] == [*named, "F", "(all)"]
+    for shown in (repr(one), one._repr_html_(), repr(both)):
+        assert "NULL" in shown
+        assert "(all)_" in shown
 
 
 def test_rollup_pays_for_the_finest_level_alone(curator):

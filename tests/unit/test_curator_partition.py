@@ -13,6 +13,7 @@ from discreet import policy as pol
 from discreet.errors import (
     BudgetExceededError,
     DiscreetError,
+    EngineError,
     ParameterError,
     PolicyError,
     QueryError,
@@ -146,6 +147,40 @@ def test_a_partition_is_taken_up_again_where_it_was(tmp_path):
         other = asked.partition("sex", epsilon=1, name="second")
         assert other["F"].left == 1
         assert spent(asked) == 2 + Fraction(1, 1000)
+
+
+class _Fails:
+    """An engine whose next run fails."""
+
+    def __init__(self, monkeypatch, asked):
+        self.engine, self.execute = asked._engine, type(asked._engine).execute
+        self.left = 0
+        monkeypatch.setattr(type(asked._engine), "execute", self.run)
+
+    def run(self, *terms, **named):
+        if self.left:
+            self.left -= 1
+            raise OSError("a secret")
+        return self.execute(self.engine, *terms[-2:], **named)
+
+
+def test_a_question_that_failed_is_paid_and_the_part_goes_on(monkeypatch):
+    """It had cost its part nothing; elsewhere a failure stays paid. Nor does it close the part."""
+    asked = curator()
+    parts, engine = asked.partition("sex", epsilon=1), _Fails(monkeypatch, asked)
+    parts["F"].sql(F, epsilon="0.2")
+    engine.left = 1
+    with pytest.raises(EngineError, match="could not compute") as failure:
+        parts["F"].sql(f"{F} AND age > 3", epsilon="0.5")
+    assert "secret" not in str(failure.value)
+    # a failure is an outcome: its price is spent, and it is no answer
+    assert parts["F"].left == Fraction(3, 10)
+    with pytest.raises(BudgetExceededError):
+        parts["F"].sql(f"{F} AND age > 3", epsilon="0.5")
+    assert not parts["F"].sql(f"{F} AND age > 3", epsilon="0.3").cached
+    assert (parts["F"].left, parts["M"].left) == (0, 1)
+    assert parts["F"].sql(F, epsilon="0.2").cached
+    assert spent(asked) == 1 + 3 * Fraction(1, 1000)
 
 
 @pytest.mark.races

@@ -68,10 +68,21 @@ def test_an_interval_of_noise_alone_misses():
     answer = curator().sql("SELECT AVG(SQRT(x)) AS a, SUM(SQRT(x)) AS s FROM t", epsilon=1000)
     truth = {"a": math.sqrt(7), "s": N * math.sqrt(7)}
     assert not missed(answer, truth)
-    assert "± allows" in str(answer)
+    told = "sqrt(x) in steps of 0.1; ± covers noise and steps only"
+    assert all(told in text for text in (str(answer), answer._repr_html_()))
+    assert "± covers noise and steps only" in answer.covers
     record = answer.full_record
     said = {k: v for k, v in record.statement.items() if k != "rounded"}
     assert missed(Answer(replace(record, statement=said)), truth) == ["a", "s"]
+
+
+def test_previews_say_what_steps_add():
+    text = "SELECT AVG(SQRT(x)) AS a, SUM(SQRT(x)) AS s, VAR(SQRT(x)) AS v, COUNT(*) AS n FROM t"
+    told = curator().preview(text, epsilon=1).error()
+    assert told["a"].endswith("; steps add up to 0.05")
+    assert told["s"].endswith("; steps add up to 0.05 for each value")
+    assert told["v"].endswith("; steps add up to 0.07071 to its root")
+    assert "steps" not in told["n"]
 
 
 def test_a_sum_is_as_exact_as_it_was():

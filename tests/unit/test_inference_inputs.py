@@ -408,3 +408,41 @@ def test_a_note_is_part_of_what_a_test_shows():
     note = found.parameters["note"]
     assert note in repr(found)
     assert note in found._repr_html_()
+
+
+# -- p-values that are bounds --------------------------------------------------------------
+
+
+def test_a_p_value_that_draws_cannot_tell_from_smaller_ones_is_printed_as_a_bound():
+    far = inf.chisquare_gof([900, 100], [0.5, 0.5], law=inf.Laplace(1), method="montecarlo", rng=1)
+    assert far.pvalue == far.floor == 1 / 2000
+    assert far.at_floor
+    assert "p-value      ≤ 0.0005 (greater)" in far.summary()
+    assert "pvalue=≤ 0.0005," in repr(far)
+    near = inf.chisquare_gof([505, 495], [0.5, 0.5], law=inf.Laplace(1), method="montecarlo", rng=1)
+    assert not near.at_floor
+    assert "≤" not in repr(near)
+    closed = inf.chisquare_gof([900, 100], [0.5, 0.5], law=DiscreteGaussian(4), method="quadratic")
+    assert closed.floor is None
+    assert not closed.at_floor
+
+
+def test_only_those_of_several_p_values_that_are_bounds_are_printed_so():
+    found = inf.proportion_test([90, 52], 100, 0.5, law=inf.Laplace(1), method="montecarlo", rng=1)
+    assert found.at_floor.tolist() == [True, False]
+    assert "pvalue=[≤ 0.0" in repr(found)
+    assert repr(found).count("≤") == 1
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        inf.two_sample_test,
+        lambda a, b: inf.anova_test([a, b]),
+    ],
+)
+def test_tests_of_means_state_their_floor(test):
+    groups = [inf.moments([low] * 500, 0, 10, epsilon=5) for low in (1.0, 9.0)]
+    found = test(*groups)
+    assert found.at_floor
+    assert f"≤ {found.floor:.6g}" in repr(found)

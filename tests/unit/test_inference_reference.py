@@ -361,6 +361,28 @@ def test_small_expected_counts_claim_nothing():
     assert "at most 5" in found.summary()
 
 
+@pytest.mark.parametrize("law", [DiscreteLaplace(1), inf.Gaussian(1.4)], ids=["Laplace", "Gauss"])
+def test_small_expected_counts_are_no_end_of_the_test(law):
+    """A strong association of 100 people; counts from 1 are expected, and a plain test finds it."""
+    found = inf.chisquare_independence(
+        [[40.0, 6, 4, 1], [8, 22, 2, 3], [2, 1, 11, 0]], law=law, rng=1
+    )
+    assert found.pvalue < 0.01
+    assert "Monte Carlo" in found.method
+
+
+def test_cells_of_noise_alone_weigh_little():
+    """Five sixths of the cells are empty: their noise had hidden the rest."""
+    rng = np.random.default_rng(5)
+    table = np.zeros((4, 6))
+    table[:2, :2] = [[160, 80], [80, 160]]
+    noise = inf.noisy(0, law=inf.Laplace(4)).noise.simulate(rng, (20, 4, 6))
+    found = [
+        inf.chisquare_independence(table + e, law=inf.Laplace(4), draws=99, rng=1) for e in noise
+    ]
+    assert sum(f.pvalue <= 0.05 for f in found) >= 15
+
+
 def test_karwa_vadhan_half_width():
     x = np.random.default_rng(1).normal(70, 5, 500)
     found = inf.normal_mean_interval(x, epsilon=1, sigma=5, bound=1000)
@@ -498,3 +520,22 @@ def test_errors_of_synthetic_data():
     runs = inf.usefulness_of_runs([0.0] * 100, alpha=1)
     assert runs.beta == 0
     assert runs.beta_upper == pytest.approx(1 - 0.05 ** (1 / 100))
+
+
+def test_ranks_in_many_bins_say_that_few_find_more():
+    """Three groups of 30, a deviation apart: 5 bins find them far more often than 20."""
+    rng, law = np.random.default_rng(1), DiscreteLaplace(1)
+    noise = inf.noisy(0, law=law).noise
+    power = {}
+    for many in (5, 20):
+        edges = np.linspace(0, 1, many + 1)[1:-1]
+        found = []
+        for _ in range(60):
+            x = [np.searchsorted(edges, rng.normal(m, 0.15, 30)) for m in (0.38, 0.5, 0.62)]
+            table = np.array([np.bincount(own, minlength=many) for own in x])
+            noisy = table + noise.simulate(rng, table.shape)
+            found.append(inf.kruskal_test(noisy, law=law, draws=99, rng=1))
+        power[many] = np.mean([f.pvalue <= 0.05 for f in found])
+        noted = ["would find more" in str(f.parameters.get("note")) for f in found]
+        assert np.mean(noted) == pytest.approx(float(many == 20), abs=0.35)
+    assert power[5] > power[20] + 0.2

@@ -272,6 +272,20 @@ def test_bounded_losses_cost_their_sum_unless_less_is_claimed_and_proved():
     assert charge([]) == Cost(*[Fraction(0)] * 4)
 
 
+def test_a_cost_says_whether_sums_of_epsilon_cover_it():
+    """A δ of selections is in both ways to pay; one of Gaussian noise or composition is not."""
+    small = Fraction(1, 10**6)
+    selection, gauss = p.Approx(0, small), p.DiscreteGaussian(20, 1)
+    exact = Fraction(gauss.epsilon("1e-6"))
+    assert not charge([p.Pure(1), selection]).by_rho
+    assert charge([p.Pure("0.1")] * 60, (Fraction(5), small)).by_rho
+    assert charge([gauss], (exact, small)).by_rho
+    assert charge([gauss, selection], (exact, 2 * small)).by_rho
+    # with no δ beside that of selections no Gaussian is covered, at whatever ε
+    with pytest.raises(NotProvedError):
+        charge([gauss, selection], (Fraction(10**6), small))
+
+
 def test_failures_are_set_aside_before_the_rest_is_composed():
     small = Fraction(1, 10**6)
     failing = p.Approx(0, small)

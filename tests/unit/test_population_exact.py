@@ -86,3 +86,35 @@ def test_a_variance_asked_too_leaves_the_mean_its_bound():
         (row,) = asked.sql(f"SELECT {text} FROM t", epsilon=1000).interval(target="population")
         widths.append(row["m"][1] - row["m"][0])
     assert widths[1] <= 1.02 * widths[0] < 60
+
+
+@cache
+def variances(n, public):
+    """Ends of VAR for every number of rows that hold the upper of two values."""
+    found = []
+    for x in range(n // 2 + 1):
+        squares = x * HIGH**2 * (1 - x / n) if public else x * HIGH**2
+        one = known(3, n, x * HIGH, squares)
+        if public:
+            one = Moments(one.values, one.laws, one.sums[:2], 0.0, float(HIGH), 1, one.sums[2])
+        found.append(SAMPLE._variance(one, 0.05, root=False))
+    return np.array([found[min(x, n - x)] for x in range(n + 1)])
+
+
+@pytest.mark.parametrize("public", [False, True], ids=["number private", "number public"])
+def test_variances_of_two_values_are_covered_up_to_the_largest(public):
+    """Up to the fair coin, whose variance is the largest possible and lies on no grid of means."""
+    n = 60
+    low, high = variances(n, public).T
+    for p in (0.5, 0.499, 0.49, 0.45, 0.4, 0.3, 0.2, 0.1, 0.05):
+        value = p * (1 - p) * HIGH**2
+        inside = (low <= value * (1 + 1e-12)) & (value * (1 - 1e-12) <= high)
+        assert stats.binom.pmf(np.arange(n + 1), n, p)[inside].sum() >= 0.97, p
+
+
+def test_the_variance_of_a_fair_coin_is_known_well():
+    """No row is far from the mean: that one could decide said nothing of small variances."""
+    n, largest = 1000, HIGH**2 / 4
+    low, high = SAMPLE._variance(known(3, n, 505 * HIGH, 505 * HIGH**2), 0.05, root=False)
+    assert 0.97 * largest < low
+    assert high == pytest.approx(largest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.test_service_pages import BY_REGION, browser, sign_in, story
+from tests.unit.test_service_pages import BY_REGION, PATIENCE, browser, sign_in, story
 
 pytestmark = pytest.mark.races
 
@@ -29,7 +29,7 @@ def test_pages_keep_the_rules(browser, service, scheme):
             assert page.evaluate(RULES) == [], path
     page.goto(f"{service.url}/ask")
     page.get_by_label("One question").fill(BY_REGION)
-    with page.expect_navigation(wait_until="load", timeout=120_000):
+    with page.expect_navigation(wait_until="load", timeout=PATIENCE):
         page.get_by_role("button", name="Price", exact=True).click()
     assert page.evaluate(RULES) == []
     context.close()
@@ -79,15 +79,16 @@ def test_an_owner_drafts_a_policy_and_sees_it_checked_while_typing(browser, serv
     sign_in(page, service, "owner")
     page.get_by_label("Table", exact=True).fill("stays")
     page.get_by_label("Columns, one on a line").fill("person_id BIGINT\nsmoker BOOLEAN\nage INT")
-    page.get_by_role("button", name="Draft a policy").click()
+    with page.expect_navigation(wait_until="load", timeout=PATIENCE):
+        page.get_by_role("button", name="Draft a policy").click()
     draft = page.get_by_label("A draft to check")
     assert "[tables.stays]" in draft.input_value()
     assert "Perhaps 'person_id'" in draft.input_value()
     assert "min = …" in draft.input_value()
     whole = "[budget]\nepsilon = 1\n[tables.t]\n[tables.t.columns]\nb = { type = 'boolean' }\n"
     draft.fill(whole)
-    page.get_by_text("This draft is a policy that can be used.").wait_for(timeout=120_000)
+    page.get_by_text("This draft is a policy that can be used.").wait_for(timeout=PATIENCE)
     draft.fill(whole.replace("boolean", "bolean"))
-    page.locator("#checked .refusal").wait_for(timeout=120_000)
+    page.locator("#checked .refusal").wait_for(timeout=PATIENCE)
     context.close()
     assert not complaints

@@ -281,7 +281,7 @@ def test_a_kill_before_its_tick_does_not_make_a_late_run_forgotten(opened):
         killed(desk.daybook)
 
     async def counted(desk, _worker):
-        assert (desk.overruns, len(desk._late), len(desk._told)) == (1, 1, 1)
+        assert (desk.overruns, len(desk.brake.late), len(desk.brake.told)) == (1, 1, 1)
 
     opened(cut)
     opened(counted)
@@ -297,16 +297,16 @@ def test_an_owner_s_look_outlasts_a_restart(opened):
         for _ in range(2):
             desk.turns.slip(order.run)
         order.run.overrun()
-        assert (desk.overruns, len(desk._late), len(desk._told)) == (2, 3, 2)
+        assert (desk.overruns, len(desk.brake.late), len(desk.brake.told)) == (2, 3, 2)
         desk.acknowledge()
-        assert (len(desk._late), len(desk._told), len(desk.orders.late())) == (1, 0, 0)
+        assert (len(desk.brake.late), len(desk.brake.told), len(desk.orders.late())) == (1, 0, 0)
         order.run.tell()
-        assert (desk.overruns, len(desk._late), len(desk._told)) == (3, 1, 1)
+        assert (desk.overruns, len(desk.brake.late), len(desk.brake.told)) == (3, 1, 1)
         desk.acknowledge()
         killed(desk.daybook)
 
     async def counted(desk, _worker):
-        assert (desk.overruns, desk._late, desk._told) == (3, [], [])
+        assert (desk.overruns, desk.brake.late, desk.brake.told) == (3, [], [])
 
     opened(cut)
     opened(counted)
@@ -329,12 +329,12 @@ def test_a_full_disk_ends_a_late_run_and_forgets_it_not(opened, monkeypatch):
             disk.setattr(desk.home, "write", full)
             worker.free.set()
             await asyncio.wait_for(order.ended.wait(), 60)
-        assert (order.state, len(desk._told), desk.overruns) == ("done", 1, 0)
+        assert (order.state, len(desk.brake.told), desk.overruns) == ("done", 1, 0)
         killed(desk.daybook)
         return order.id
 
     async def counted(desk, worker):
-        assert (desk.overruns, len(desk._late)) == (1, 1)
+        assert (desk.overruns, len(desk.brake.late)) == (1, 1)
         order = desk.orders.find(id_)
         await asyncio.wait_for(order.ended.wait(), 60)
         assert (order.state, worker.asked) == ("done", [])
@@ -384,7 +384,7 @@ def test_orders_are_taken_up_as_they_were_asked(opened):
 def test_under_the_brake_what_is_stored_is_given_and_nothing_runs(opened):
     async def work(desk, worker):
         first = await answered(desk, question())
-        desk._told.extend([0.25] * 4)
+        desk.brake.told.extend([0.25] * 4)
         again = await desk.ask("ben", "k", question())
         assert (again.state, again.text, again.cached, again.paid) == ("done", first.text, True, 0)
         assert again.ended.is_set()

@@ -19,7 +19,7 @@ from discreet import engines
 from discreet.curator import Counter
 from discreet.errors import DiscreetError, PolicyError
 from discreet.plan import expr
-from discreet.service import Home, _desk, _machine, _pages, _pool, _ticks, _views
+from discreet.service import Home, _machine, _pages, _pool, _ticks, _views
 from discreet.service._desk import Desk
 from discreet.service._orders import Order
 from discreet.service._pool import Place, Run, Turns, Worker
@@ -398,11 +398,11 @@ def test_the_desk_stops_what_waits(tmp_path):
             assert "the owner has looked" in _pages._stands(large)
             small.run.overrun()  # one more of any size
             other = Order("", "", "", "", {}, "", 0, "", tick=0.0)
-            assert _desk._stops(other.tick, desk._late)
-            assert not _desk._stops(other.tick, desk._told)
+            assert desk.brake.holds(other.tick, time.monotonic())
+            assert not desk.brake.bars(other.tick)
             desk.acknowledge()
             # what nobody had been told of when the owner looked counts from then on
-            assert (desk._late, desk._told, desk.orders.late()) == ([small.tick], [], [])
+            assert (desk.brake.late, desk.brake.told, desk.orders.late()) == ([small.tick], [], [])
             assert not large.run.stopped()
             assert "held" not in _views.state_of(large)
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from discreet.errors import ParameterError
 from discreet.ledger import Balance
@@ -20,6 +20,8 @@ from discreet.service import _pages, _pictures
 
 pytestmark = pytest.mark.races
 
+PATIENCE = 120_000
+"""Milliseconds for what a click leads to, on a busy machine."""
 BY_REGION = "SELECT region, COUNT(*) AS n FROM visits GROUP BY region"
 
 
@@ -40,15 +42,16 @@ def sign_in(page, service, who):
     page.goto(f"{service.url}/login")
     page.get_by_label("Your key").fill(service.keys[who])
     # what is clicked leads to another page: it is there when this returns
-    with page.expect_navigation(wait_until="load", timeout=120_000):
+    with page.expect_navigation(wait_until="load", timeout=PATIENCE):
         page.get_by_role("button", name="Sign in").click()
-    page.get_by_role("main").wait_for(timeout=120_000)
-    page.wait_for_load_state("networkidle", timeout=120_000)
+    page.get_by_role("main").wait_for(timeout=PATIENCE)
+    page.wait_for_load_state("networkidle", timeout=PATIENCE)
 
 
 def story(browser, **how):
     """Open a page that fails the test when a script or the policy of content complains."""
     context = browser.new_context(**how)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     complaints = []
     page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
@@ -69,15 +72,16 @@ def test_an_analyst_prices_asks_and_reads(browser, service, how):
     page.get_by_label("of column").select_option("age")
     page.get_by_label("for each").select_option("region")
     page.get_by_role("button", name="Write this as SQL").click()
-    assert 'AVG("age")' in page.get_by_label("One question").input_value()
+    written = page.get_by_label("One question")
+    expect(written).to_have_value(re.compile(r'AVG\("age"\)'), timeout=PATIENCE)
     page.get_by_label("ε", exact=True).fill("0.0121" if "viewport" in how else "0.0122")
     page.get_by_role("button", name="Price", exact=True).click()
-    assert "more like this" in page.locator("#price").inner_text()
+    expect(page.locator("#price")).to_contain_text("more like this", timeout=PATIENCE)
     if "viewport" in how:  # a phone does not scroll sideways
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("button", name="Ask and pay").click()
-    page.wait_for_url(re.compile("/answers/"))
-    page.get_by_role("link", name="CSV").wait_for(timeout=120_000)
+    page.wait_for_url(re.compile("/answers/"), timeout=PATIENCE)
+    page.get_by_role("link", name="CSV").wait_for(timeout=PATIENCE)
     assert page.locator("tbody tr").count() == 4
     assert page.locator("svg.chart").count() == 1
     if "viewport" in how:
@@ -96,9 +100,9 @@ def test_prices_come_while_typing(browser, service):
     context, page, complaints = story(browser)
     sign_in(page, service, "ana")
     page.get_by_label("One question").fill(BY_REGION)
-    page.get_by_text("Expected error").wait_for(timeout=120_000)
+    page.get_by_text("Expected error").wait_for(timeout=PATIENCE)
     page.get_by_label("One question").fill("SELECT * FROM visits")
-    page.locator("#price .refusal").wait_for(timeout=120_000)
+    page.locator("#price .refusal").wait_for(timeout=PATIENCE)
     context.close()
     assert not complaints
 
@@ -114,11 +118,11 @@ def test_an_owner_adds_a_key_raises_and_verifies(browser, service):
     page.get_by_role("button", name=re.compile("Revoke the key of erna")).click()
     assert service("GET", "/v1/budget", who=key).status_code == 200  # it asks first
     page.get_by_role("button", name="Yes, revoke it").click()
-    page.get_by_text("The key is revoked.").wait_for()
+    page.get_by_text("The key is revoked.").wait_for(timeout=PATIENCE)
     assert service("GET", "/v1/budget", who=key).status_code == 401
     page.get_by_label("A draft to check; the policy in force is not changed").fill("[budget]\n")
     page.get_by_role("button", name="Check").click()
-    assert page.get_by_role("alert").is_visible()
+    page.get_by_role("alert").wait_for(timeout=PATIENCE)
     if shots := os.environ.get("DISCREET_SCREENSHOTS"):
         page.screenshot(path=f"{shots}/owner.png", full_page=True)
         page.goto(f"{service.url}/public")
@@ -139,7 +143,7 @@ def test_a_wizard_starts_from_a_schema_and_takes_nothing_else(browser, service):
     schema = b"CREATE TABLE wards (\n  person_id BIGINT,\n  age INTEGER,\n  region VARCHAR\n);\n"
     upload.set_input_files({"name": "wards.sql", "mimeType": "text/plain", "buffer": schema})
     page.locator("#schema:valid").wait_for(state="attached")
-    with page.expect_navigation(wait_until="load", timeout=120_000):
+    with page.expect_navigation(wait_until="load", timeout=PATIENCE):
         page.get_by_role("button", name="Draft a policy").click()
     draft = page.get_by_label("A draft to check").input_value()
     assert "[tables.wards" in draft
@@ -162,7 +166,7 @@ def test_the_keyboard_alone_is_enough(browser, service):
     page.keyboard.press("Control+A")
     page.keyboard.type("0.0123")
     page.keyboard.press("Control+Enter")
-    page.wait_for_url(re.compile("/answers/"))
+    page.wait_for_url(re.compile("/answers/"), timeout=PATIENCE)
     context.close()
 
 

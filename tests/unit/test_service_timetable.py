@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from fractions import Fraction
@@ -15,6 +16,7 @@ from discreet.service import Home, _machine, _pool
 from discreet.service._desk import Desk
 from discreet.service._machine import SAFETY, Crowd
 from discreet.service._pool import Place, Run, Turns
+from discreet.service._seats import Seats
 from discreet.service._worker import DONE, FAILED, Setup
 
 pytestmark = pytest.mark.races
@@ -80,7 +82,7 @@ def _served(durations, *, bound, tick, workers=1, processors=1.0, seats=None, st
     async def main():
         turns, ended, loop = Turns(), asyncio.Event(), asyncio.get_running_loop()
         if seats is not None:
-            turns.seats = asyncio.Semaphore(seats)
+            turns.seats = Seats(seats)
 
         def another():
             replaced.append(loop.time())
@@ -178,7 +180,7 @@ def test_a_worker_that_failed_is_replaced_when_its_place_is_free(fault):
 def test_a_run_whose_worker_dies_runs_once_more():
     found, (run,), asked, replaced, _ = _served([float("inf")], bound=0.2, tick=1.6)
     assert found == {0: "outcome"}
-    assert run.overran  # it leaves later, which may tell something
+    assert run.counted == 1  # it leaves later, which may tell something
     assert asked == [0, 0]
     assert len(replaced) == 1
 
@@ -258,3 +260,70 @@ def test_a_quota_of_time_is_fewer_processors(tmp_path):
     assert list(_machine._quotas(tmp_path)) == [1.5, 4.0]
     assert list(_machine._quotas(tmp_path / "none")) == []
     assert Fraction(_machine.processors()) >= Fraction(1, 100)
+
+
+def test_seats_are_given_on_as_of_the_moment_at_which_they_were_free():
+    """First come, first served; one who has gone takes none along, even in the same moment."""
+
+    async def main():
+        seats, got = Seats(1), []
+
+        async def one(name):
+            got.append((name, await seats.acquire()))
+
+        await one("a")
+        others = {name: asyncio.create_task(one(name)) for name in "bcde"}
+        await asyncio.sleep(0)
+        others["b"].cancel()
+        await asyncio.sleep(0)
+        seats.release(1.0)  # to c, which goes in the same moment: d has it
+        others["c"].cancel()
+        await asyncio.sleep(0.01)
+        assert got[1:] == [("d", 1.0)]
+        seats.release(2.0)
+        await asyncio.sleep(0.01)
+        seats.release(3.0)
+        await one("f")
+        return got
+
+    # one that nobody has had was always free
+    assert asyncio.run(main()) == [("a", -math.inf), ("d", 1.0), ("e", 2.0), ("f", 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("bound", "late", "free"),
+    [(0.004, 0.0, 0.004), (0.004, 0.0005, 0.0035), (0.004, 9.0, 0.003), (1.0, 9.0, 0.998)],
+)
+def test_what_a_place_woke_up_late_is_made_up_for_by_milliseconds(bound, late, free):
+    """Else a row of questions would take longer than its bounds: a millisecond for each."""
+
+    async def main():
+        place = Place(None, Setup(_Named(), None, 0, "", 0, ""), Turns())
+        run, loop = Run("ana", b"", bound, 9.0, None), asyncio.get_running_loop()
+        start = loop.time()
+        run.seated = start - late
+        place._start(run)
+        run.leaving.cancel()
+        place._thread.shutdown(wait=False)
+        assert run.release >= start + 9.0  # its own tick is a whole one
+        return run.free - start, loop.time() - start
+
+    found, took = asyncio.run(main())
+    assert free - 1e-6 <= found <= free + took
+
+
+def test_a_run_could_have_started_when_it_was_there_and_a_seat_was():
+    async def main():
+        turns, loop = Turns(), asyncio.get_running_loop()
+        turns.seats = Seats(1)
+        found = []
+        for moment in (None, loop.time() - 60.0, loop.time() + 60.0):
+            if moment is not None:
+                turns.seats.release(moment)
+            run = Run("ana", b"", 0.0, 0.0, None)
+            turns.put(run)
+            assert await turns.get() is run
+            found.append((run.seated == run.waits, run.seated == moment))
+        return found
+
+    assert asyncio.run(main()) == [(True, False), (True, False), (False, True)]

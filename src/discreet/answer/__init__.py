@@ -8,7 +8,7 @@ from discreet.answer._levels import Rows, moved_by
 from discreet.answer._outputs import bounds, evaluate
 from discreet.answer._record import CURRENCIES, Record, read
 from discreet.answer._rehearse import rehearse
-from discreet.answer._show import as_data, cell, footer, marks, price, scalar, unused
+from discreet.answer._show import as_data, cell, cells, footer, marks, price, scalar, unused
 from discreet.answer._union import Union
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "as_data",
     "bounds",
     "cell",
+    "cells",
     "check_renderer",
     "evaluate",
     "footer",

@@ -18,7 +18,7 @@ from discreet._text import visible
 from discreet.answer import _chart, _moments, _outputs, _show
 from discreet.answer._chart import Chart
 from discreet.answer._folds import is_whole
-from discreet.answer._levels import Rows
+from discreet.answer._levels import Rows, moved_by
 from discreet.answer._record import UNION, Record, parsed, read
 from discreet.answer._selected import Bar, bar_of
 from discreet.errors import Hint, ParameterError
@@ -154,13 +154,19 @@ class Answer:
         """What the intervals cover: limits, clamps and choices by noisy numbers included."""
         facts = ", ".join(self.target)
         about = COVERS.replace("the stored table", "made-up rows") if self.dummy else COVERS
-        parts = [about + (f" ({facts})" if facts else ""), NOT]
+        parts = [about + (f" ({facts})" if facts else ""), f"{self.margins}: {NOT}"]
         if chosen := self.chosen:
             parts.append(
                 "the rows were chosen by noisy numbers, and the intervals of "
                 f"{', '.join(chosen)} allow for it: {self.selection}"
             )
         return "; ".join(parts)
+
+    @property
+    def margins(self) -> str:
+        """What ± and the ends of intervals allow for, in words: noise, and the steps of curves."""
+        moved = (moved_by(self._record, i) for i in range(len(self._record.formulas)))
+        return "± covers noise and steps only" if any(moved) else "± covers noise only"
 
     @property
     def target(self) -> tuple[str, ...]:
@@ -170,6 +176,8 @@ class Answer:
         """
         stated = self._record.statement.get("target")
         facts = [f for f in stated if isinstance(f, str)] if isinstance(stated, list) else []
+        # records of earlier versions said here what the margins say now
+        facts = [f.removesuffix(", for which ± allows") for f in facts]
         unit, limit = self._record.statement.get("unit"), self._record.limit
         short = limit is not None and len(self._rows) < limit
         facts += [
@@ -258,6 +266,12 @@ class Answer:
         """Keys that each row adds up over, as ROLLUP and CUBE do."""
         over = {name: self._source.grouping(name) for name in self._record.keys}
         return [frozenset(n for n, flags in over.items() if flags[row]) for row in self._rows]
+
+    @property
+    def rolled_up(self) -> list[frozenset[str]]:
+        """Columns in which each row stands for all values of a key; NULL is their value."""
+        keys = {o.name: o.expr.name for o in self._record.outputs if isinstance(o.expr, KeyValue)}
+        return [frozenset(n for n, key in keys.items() if key in over) for over in self.totals]
 
     # -- values -----------------------------------------------------------------
 

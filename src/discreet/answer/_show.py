@@ -19,10 +19,15 @@ from discreet._text import visible
 if TYPE_CHECKING:
     from discreet.answer._answer import Answer
 
+Row = list[str]
+
 SHOWN = 30
 """Rows printed before a table is cut."""
 
 UNDETERMINED = "not determined at this ε"
+
+ALL = "(all)"
+"""A key over which ROLLUP, CUBE or GROUPING SETS add a row up; a missing key is NULL."""
 
 
 def scalar(value: Any) -> Any:
@@ -86,18 +91,27 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     return f"{shown} [{left}, {right}]"
 
 
+def cells(answer: Answer, ends: Sequence[Mapping[str, Any]], most: int | None = None) -> list[Row]:
+    """Print the first `most` rows, cell by cell, with the `ends` of their intervals."""
+    names, exact, values = answer.columns, answer.exact, answer.to_dicts()
+    rolled = answer.rolled_up
+    # a label of that name must not look like a total
+    everything = unused(ALL, {str(row[n]) for row in values for n in names}) if any(rolled) else ALL
+    rows = zip(values[:most], ends[:most], rolled[:most], strict=True)
+    return [
+        [everything if n in over else cell(v[n], e[n], exact=n in exact) for n in names]
+        for v, e, over in rows
+    ]
+
+
 def _decimals(value: float) -> int:
     """Digits after the point that a number has."""
     return next((d for d in range(12) if round(value, d) == value), 12)
 
 
-def _table(answer: Answer) -> tuple[list[str], list[list[str]], str]:
+def _table(answer: Answer) -> tuple[list[str], list[Row], str]:
     """Header and rows, and what stands below them."""
-    values, ends = answer.to_dicts(), answer.interval(0.95)
-    rows = [
-        [cell(v[name], e[name], exact=name in answer.exact) for name in answer.columns]
-        for v, e in zip(values[:SHOWN], ends[:SHOWN], strict=True)
-    ]
+    rows = cells(answer, answer.interval(0.95), SHOWN)
     hidden = any(c.startswith((UNDETERMINED, "NULL [")) for row in rows for c in row)
     return [visible(name) for name in answer.columns], rows, footer(answer, undetermined=hidden)
 
@@ -137,8 +151,8 @@ def footer(answer: Answer, level: str = "95 %", *, undetermined: bool = False) -
     if answer.tainted:
         parts.append("TEST NOISE: NOT PRIVATE")
     lines = [" · ".join(parts)]
-    if answer.target:
-        lines.append(", ".join(answer.target) + "; ± covers noise only")
+    facts = ", ".join(answer.target)
+    lines.append(f"{facts}; {answer.margins}" if facts else answer.margins)
     if selection := answer.selection:
         lines.append(f"rows chosen by noisy numbers: {selection}")
     if undetermined:

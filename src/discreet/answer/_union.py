@@ -63,6 +63,11 @@ class Union(Answer):
         return tuple(part for b in self.branches for part in b.parts)
 
     @property
+    def margins(self) -> str:
+        """What ± allows for: steps, if a branch has any."""
+        return max((b.margins for b in self.branches), key=len)
+
+    @property
     def cost(self) -> Mapping[str, str]:
         """What all branches cost together."""
         return self._cost
@@ -100,6 +105,12 @@ class Union(Answer):
 
     def __len__(self) -> int:
         return len(self._shown)
+
+    @property
+    def rolled_up(self) -> list[frozenset[str]]:
+        """Columns in which each row stands for all values of a key of its branch."""
+        below = [[b.columns.index(n) for n in row] for b in self.branches for row in b.rolled_up]
+        return [frozenset(self.columns[i] for i in below[place]) for place in self._shown]
 
     @property
     def _cut(self) -> bool:

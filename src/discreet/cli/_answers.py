@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from discreet._exact import confidence as read_confidence
 from discreet._print import plural
-from discreet.answer import Answer, cell, footer
+from discreet.answer import Answer, cells, footer
 from discreet.cli._console import grid, say, show_table
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ def show(console: Console, answer: Answer, confidence: str, *, simultaneous: boo
     values, ends = answer.to_dicts(), answer.interval(confidence, simultaneous=simultaneous)
     names = answer.columns
     noisy = [i for i, n in enumerate(names) if ends and isinstance(ends[0][n], tuple)]
-    rows = [
-        [cell(v[n], e[n], exact=n in answer.exact) for n in names]
-        for v, e in list(zip(values, ends, strict=True))[:MOST]
-    ]
+    rows = cells(answer, ends, MOST)
     keys = next((i for i in range(len(names)) if i in noisy), len(names))
     show_table(console, grid(names, rows, right=noisy, keys=keys))
     if len(values) > MOST:

@@ -17,13 +17,18 @@ count of units. (The balance of bias and noise: Amin, Kulesza, Munoz Medina, Vas
 
 :math:`\hat B` must not take a bucket for empty because it is sparse: few units of many rows may
 have most rows, and are what noise hides first. Up to the last bucket that stands out of the noise,
-B̂ adds up what was released. Beyond it, it takes the larger of two: what was released there, which
-is right on average, and the tail that goes on falling by the factor by which it fell before. With
-a single bucket that stands out nothing is known of a tail, and the policy's limit stays.
+B̂ adds up what was released. Beyond it, it takes the larger of two: what was released there, if
+that is more than one deviation of its noise, and the tail that goes on falling by the factor by
+which it fell before. A tail ends where it is contradicted: a bucket that cannot hold, at 95 %,
+what the tail predicts holds what was released and what noise hides on average, and from there on
+the tail falls by the factor by which it fell to that. A single bucket that stands out says nothing
+of a tail, which is then flat until it is contradicted; without any, the policy's limit stays.
 
 No rule can do without an assumption: whether somebody with as many rows as the policy allows
 exists is what the price protects, so lost rows are not known better than to several times the
-noise that the policy's limit has. So the bound that is stated beside the estimate is wide.
+noise that the policy's limit has. So the bound that is stated beside the estimate is wide. What
+is assumed here is that nobody is far beyond a gap in the numbers of rows: people of a thousand rows
+among people of two are found only if they stand out.
 """
 
 from __future__ import annotations
@@ -45,6 +50,9 @@ if TYPE_CHECKING:
 
 _SHARE: Final = Fraction(1, 5)
 """What the choice gets of the price."""
+
+_HIDDEN: Final = 0.7
+"""Units that noise hides on average in a bucket that looks empty, in its deviations (Laplace)."""
 
 
 @dataclass(frozen=True)
@@ -156,9 +164,24 @@ def rows_lost(found: Coverage, limit: int) -> float:
     seen = sum(n * w for n, w in zip(units[: last + 1], lost, strict=False))
     rest = lost[last + 1 :]
     hidden = sum(n * w for n, w in zip(units[last + 1 :], rest, strict=True))
-    fall = _fall(units, sure)
-    tail = sum(units[last] * fall**i * w for i, w in enumerate(rest, 1))
+    if hidden < found.deviation * math.hypot(*rest):
+        hidden = 0.0
+    tail = sum(n * w for n, w in zip(_tail(found, units, sure), rest, strict=True))
     return max(seen, 0.0) + max(hidden, tail)
+
+
+def _tail(found: Coverage, units: Sequence[float], sure: Sequence[int]) -> list[float]:
+    """Units predicted in the buckets beyond those that stand out of the noise."""
+    last, possible = sure[-1], found.possible_units()
+    before, fall, tail = units[last], _fall(units, sure), []
+    for n, most in zip(units[last + 1 :], possible[last + 1 :], strict=True):
+        predicted = before * fall
+        if predicted > most:
+            predicted = min(max(n, 0.0) + _HIDDEN * found.deviation, most)
+            fall = predicted / before
+        tail.append(predicted)
+        before = predicted
+    return tail
 
 
 def _fall(units: Sequence[float], sure: Sequence[int]) -> float:

@@ -87,6 +87,17 @@ class Coverage:
         # an empty bucket of many rows must not count for its noise
         return [row["units"] if box[0] > 0 else 0 for row, box in rows]
 
+    def possible_units(self, level: float = 0.95) -> list[float]:
+        """Most units by bucket that noise may hide."""
+        return [max(box[1], 0.0) for box in self._boxes(level)]
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise of one bucket."""
+        record = self.answer.full_record
+        laws = [record.numbers(p).law for p in record.formulas[0].parts]
+        return math.sqrt(sum(law.variance for law in laws if law is not None))
+
     def _boxes(self, level: float) -> list[tuple[float, float]]:
         return [row["units"] for row in self.answer.interval(level, simultaneous=True)]
 

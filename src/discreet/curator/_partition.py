@@ -22,8 +22,10 @@ once in a period, under the name "partition, part, k", and needs the one before 
 answered (``paid_by``). Whoever asks walks along the questions that are stored, adds up their
 prices, and takes the next free place if the sum leaves room. Two that take one place at once run
 both, but only the outcome that is stored first is released; the other one walks on. A run that was
-killed has released nothing, and its place is taken by the next question. Each place costs the
-policy's least price besides, as every run does.
+killed has released nothing, and its place is taken by the next question. A run that failed has
+released that it failed, which counts as its answer: its place is taken and its price is spent, as
+on every road. So what composes is what was charged, and the part goes on with what is left. Each
+place costs the policy's least price besides, as every run does.
 
 References
 ----------
@@ -72,14 +74,17 @@ class _Place:
 
     asked: str
     price: Fraction
-    outcome: str
+    outcome: str | None
+    """What was measured; None: the run failed, and its price is spent."""
     cached: bool
 
     @classmethod
     def read(cls, outcome: Outcome) -> _Place:
         try:
             data = json.loads(outcome.text)
-            return cls(data["asked"], Fraction(data["price"]), data["outcome"], outcome.cached)
+            price, failed = Fraction(data["price"]), data.get("failed") is True
+            text = None if failed else data["outcome"]
+            return cls(data["asked"], price, text, outcome.cached)
         except (ValueError, KeyError, TypeError, ZeroDivisionError):
             raise LedgerIntegrityError("a stored answer was edited or damaged") from None
 
@@ -237,6 +242,7 @@ class Part:
         price = getattr(plan.cost, self.partition.currency)
         asked = digest(canonical([plan.lowered.measured, _stored.describe_noise([plan])]))
         place = self._walk(plan, asked, price, fresh=fresh)
+        assert place.outcome is not None
         (record,) = _stored.restore(place.outcome, [plan])
         return Answer(
             record,
@@ -324,10 +330,12 @@ class Part:
         places = self._places()
         if not fresh:
             for place in places:
-                if place.asked == asked:
+                if place.asked == asked and place.outcome is not None:
                     return place
         own = _stored.job([plan], plan.cost, str)
         check_state([plan], curator._engine)  # noqa: SLF001 - as above
+        terms = {"asked": asked, "price": str(price)}
+        failed = json.dumps({**terms, "failed": True})
         while True:
             spent = sum((place.price for place in places), Fraction(0))
             if spent + price > self.partition.price:
@@ -340,10 +348,10 @@ class Part:
 
             def run() -> str:
                 text = _stored.write(measured([plan], curator._engine, curator.policy))  # noqa: SLF001 - as above
-                return json.dumps({"asked": asked, "price": str(price), "outcome": text})
+                return json.dumps({**terms, "outcome": text})
 
             job = replace(self._job(len(places)), run=run, noise=own.noise, text=own.text)
-            place = _Place.read(curator._road.travel(job))  # noqa: SLF001 - as above
+            place = _Place.read(curator._road.travel(replace(job, failed=failed)))  # noqa: SLF001 - as above
             if place.asked == asked and not place.cached:
                 return place
             places.append(place)  # somebody else was first

@@ -58,6 +58,7 @@ class Quote:
             output.name: lowered.formulas[output.expr.index].margin(
                 self.plan.outlets, level_of_each(lowered, output.expr, level)
             )
+            + lowered.allowance(output.expr.index)
             for output in lowered.outputs
             if isinstance(output.expr, StatisticValue)
         }

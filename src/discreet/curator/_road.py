@@ -41,7 +41,8 @@ class Job:
     ``run`` returns the outcome as it is stored. ``once`` says that the plan names something that
     is released once in a period, at whatever price, and ``paid_by`` names the one that has paid for
     it. ``external`` says what other software
-    has released; then nothing runs. ``text`` says in words what is asked.
+    has released; then nothing runs. ``text`` says in words what is asked. ``failed`` is stored
+    where the run fails, for those who must know what a failure has cost; it is public.
     """
 
     plan: str
@@ -55,6 +56,7 @@ class Job:
     paid_by: str | None = None
     external: str | None = None
     text: str | None = None
+    failed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,7 @@ class Road:
         if failure is not None:
             note("run failed", failure, policy=self.policy, line=receipt.number)
             # an outcome too: if it cannot be stored it is not told, not even as a context
-            self.ledger.settle(receipt, None)
+            self.ledger.settle(receipt, job.failed)
             raise failure
         return settle(self.ledger, receipt, text)
 
@@ -288,7 +290,7 @@ class Road:
         Any ρ has an ε as small as one likes at some δ. What stands on record for somebody is
         the loss that the budget means.
         """
-        if cost.delta == cost.rho_delta:
+        if not cost.by_rho:
             return cost
         whole = self.ledger.balance()
         left = whole.delta - cost.rho_delta

@@ -5,6 +5,7 @@ from __future__ import annotations
 from discreet.engines._connect import connect
 from discreet.engines._described import Described, Description, describe
 from discreet.engines._java import local_session
+from discreet.engines._lengths import check_lengths
 from discreet.engines._limit import TIME_LIMIT
 from discreet.engines._protocol import SERVER, Engine, conceal_errors
 from discreet.engines._reference import Reference
@@ -18,6 +19,7 @@ __all__ = [
     "Engine",
     "Held",
     "Reference",
+    "check_lengths",
     "conceal_errors",
     "connect",
     "describe",

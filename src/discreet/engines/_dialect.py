@@ -196,6 +196,10 @@ class Dialect(ABC):
         return f"count({self.quote(found.name)})"
 
     @abstractmethod
+    def octets(self, x: str) -> str:
+        """Bytes of a column, written as a text."""
+
+    @abstractmethod
     def as_double(self, x: str, found: Found) -> str:
         """Nearest double of a number; never fails."""
 
@@ -322,6 +326,10 @@ class DuckDB(Standard):
         """Plain text in binary collation."""
         return self.collated(x if found.native == "VARCHAR" else f"CAST({x} AS VARCHAR)")
 
+    def octets(self, x: str) -> str:
+        """Bytes of a text."""
+        return f"strlen(CAST({x} AS VARCHAR))"
+
     def micros(self, x: str, found: Found) -> str:
         """Compare in the column's own type before any function: some fail on far instants."""
         ends, count = _YEARS, f"epoch_us({x})"
@@ -403,6 +411,10 @@ class Postgres(Standard):
     def as_text(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Plain text in binary collation."""
         return self.collated(f"CAST({x} AS text)")
+
+    def octets(self, x: str) -> str:
+        """Bytes of a text; where it is stored beside the row, its length stands in the row."""
+        return f"octet_length(CAST({x} AS text))"
 
 
 class Spark(Dialect):
@@ -495,6 +507,10 @@ class Spark(Dialect):
         """Plain text in binary collation; NULL for bytes that are none."""
         checked = f"try_validate_utf8({self.collated(x)})"
         return checked if found.kind is Physical.TEXT else f"CAST({x} AS STRING)"
+
+    def octets(self, x: str) -> str:
+        """Bytes of a text."""
+        return f"octet_length(CAST({x} AS STRING))"
 
     def label(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Take the bytes as they are: those that are no text equal no label."""

@@ -8,10 +8,15 @@ of cases instead of 5 %. Two remedies, both post-processing:
 :math:`Q=\sum_i(z_i-np_i)^2/(np_i)` is compared with B tables drawn from the null
 and noised by the same law; :math:`(1+\#\{Q_b\ge Q\})/(B+1)` is an exact p-value for
 a simple null with public n, for every B. For independence the null has unknown
-margins: they are estimated from the table projected onto non-negative tables with
-total n, B tables are drawn from them, and *re-estimated each time*. This is a
-parametric bootstrap, asymptotically exact; if some expected count is at most 5
-the test does not reject.
+margins: they are estimated by the noisy ones, projected onto non-negative ones with
+total n, B tables are drawn from them, and *re-estimated each time*; with e the expected counts and
+σ² the variance of the noise the statistic is :math:`\sum(z-e)^2/(e+\sigma^2)`, so that cells in
+which there is little but noise weigh no more than others. This is a parametric bootstrap,
+asymptotically exact, and needs no expected count of more than 5, a rule for χ² that [1]_ keeps:
+in tables from 2 × 2 to 10 × 10 with expected counts down to .04 it rejected a true null in 2.4 to
+5.9 % of cases instead of 5. Where noise hides the margins too (a count of at most 5 is expected
+and n is below :data:`CLEAR` standard deviations of the noise of the table's total) it had
+been up to 7.7 %, and the test does not reject.
 
 *Projected quadratic form* (Kifer, Rogers [2]_), Gaussian noise of variance σ². With
 :math:`U=(z-np)/\sqrt n`, :math:`\Sigma=\mathrm{diag}(p)-pp^\top+(\sigma^2/n)I` and Π the
@@ -48,10 +53,13 @@ from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Description, Noisy, read_n, repeatable, resolve, sampled
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._nonnegative import onto_simplex
-from discreet.inference._results import TestResult, monte_carlo, one_of, read_draws
+from discreet.inference._results import TestResult, least_of, monte_carlo, one_of, read_draws
 
 DRAWS = 1_999
 SMALLEST_EXPECTED = 5.0
+CLEAR = 10.0
+"""Standard deviations of its noise that a total must be, where an expected count is small."""
+
 Method = Literal["auto", "montecarlo", "quadratic"]
 
 
@@ -93,6 +101,7 @@ def chisquare_gof(
     item = _table(counts, **description)
     z = np.asarray(item.value, dtype=np.float64).ravel()
     p, size = _probabilities(p0, z.size), _size(n, item, z)
+    floor = None
     if _choose(method, item) == "quadratic":
         total = float(size) if n is not None else max(float(z.sum()), 1.0)
         weight = _weight(p, total, item.noise.variance, known=n is not None)
@@ -104,7 +113,7 @@ def chisquare_gof(
         null = source.multinomial(size, p, k) + item.noise.simulate(source, (k, z.size))
         statistic = float(_pearson(z, p * size))
         pvalue = monte_carlo(statistic, _pearson(null, p * _sizes(null, n)[:, None]))
-        how = f"Monte Carlo, {k} draws"
+        how, floor = f"Monte Carlo, {k} draws", least_of(k)
     return TestResult(
         statistic,
         pvalue,
@@ -112,6 +121,7 @@ def chisquare_gof(
         f"χ² goodness of fit of noisy counts ({how})",
         {"cells": z.size, "n": size if n is not None else f"private, about {size}"}
         | {"noise": item.noise.law},
+        floor=floor,
     )
 
 
@@ -151,28 +161,32 @@ def chisquare_independence(
     rows, columns = z.shape
     expected = _expected(z.reshape(1, rows, columns), np.array([float(size)]))[0]
     parameters: dict[str, object] = {"table": f"{rows} × {columns}", "noise": item.noise.law}
-    if expected.min() <= SMALLEST_EXPECTED:
-        parameters["note"] = "an expected count is at most 5: no evidence is claimed"
+    how, sparse = _choose(method, item), bool(expected.min() <= SMALLEST_EXPECTED)
+    if sparse and method == "auto":
+        how = "montecarlo"  # the quadratic form is a χ² by the central limit theorem
+    hidden = size < CLEAR * math.sqrt(z.size * item.noise.variance)
+    if sparse and (how == "quadratic" or hidden):
+        why = ", and noise hides the margins" * hidden
+        parameters["note"] = f"an expected count is at most 5{why}: no evidence is claimed"
         return TestResult(
             math.nan, 1.0, "greater", "χ² independence of a noisy table (not applied)", parameters
         )
-    if _choose(method, item) == "quadratic":
+    if how == "quadratic":
         statistic = _least_quadratic(z, expected, size, item.noise.variance, known=n is not None)
         pvalue = float(special.chdtrc((rows - 1) * (columns - 1), statistic))
-        how = "projected quadratic form"
+        how, floor = "projected quadratic form", None
     else:
         source, k = repeatable(rng, item), read_draws(draws)
-        statistic = float(_pearson(z, expected).sum())
+        extra = item.noise.variance
+        statistic = float(_pearson(z, expected, extra).sum())
         null = source.multinomial(size, (expected / expected.sum()).ravel(), k)
         tables = (null + item.noise.simulate(source, null.shape)).reshape(k, *z.shape)
         sizes = _sizes(tables, n)
-        # an estimated margin of zero would divide by zero; a floor keeps its Q large
-        fitted = np.maximum(_expected(tables, sizes), 0.1)
-        pvalue = monte_carlo(statistic, _pearson(tables, fitted).sum(axis=1))
-        how = f"Monte Carlo, {k} draws"
-    return TestResult(
-        statistic, pvalue, "greater", f"χ² independence of a noisy table ({how})", parameters
-    )
+        drawn = _pearson(tables, _expected(tables, sizes), extra)
+        pvalue = monte_carlo(statistic, drawn.sum(axis=1))
+        how, floor = f"Monte Carlo, {k} draws", least_of(k)
+    name = f"χ² independence of a noisy table ({how})"
+    return TestResult(statistic, pvalue, "greater", name, parameters, floor=floor)
 
 
 # -- reading ------------------------------------------------------------------------
@@ -241,15 +255,15 @@ def _choose(method: str, item: Noisy) -> str:
 # -- statistics ---------------------------------------------------------------------
 
 
-def _pearson(z: Floats, expected: Floats) -> Floats:
-    return np.asarray(((z - expected) ** 2 / expected).sum(axis=-1))
+def _pearson(z: Floats, expected: Floats, variance: float | None = None) -> Floats:
+    # an estimated margin of zero would divide by zero; a floor keeps its Q large
+    weight = expected if variance is None else np.maximum(expected + variance, 0.1)
+    return np.asarray(((z - expected) ** 2 / weight).sum(axis=-1))
 
 
 def _expected(tables: Floats, totals: Floats) -> Floats:
     """Estimated expected counts under independence, for a stack of noisy tables."""
-    flat = onto_simplex(tables.reshape(len(tables), -1), totals)
-    fitted = flat.reshape(tables.shape)
-    rows, columns = fitted.sum(axis=2), fitted.sum(axis=1)
+    rows, columns = (onto_simplex(tables.sum(axis=axis), totals) for axis in (2, 1))
     return np.asarray(rows[:, :, None] * columns[:, None, :] / totals[:, None, None])
 
 

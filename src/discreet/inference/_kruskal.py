@@ -21,10 +21,16 @@ simulated: samples of the same sizes from the pooled distribution, with noise of
 released, ranked again each time. That is a parametric bootstrap, asymptotically exact; groups
 of fewer than :data:`SMALLEST` people, or of a size that the noise hides, claim no evidence.
 
-Where the noise is that of a histogram, the sums S have noise of standard deviation
-:math:`\sigma\sqrt{J/12}` for J values: 16 bins lose under one per cent of the ranks' information,
-and the power is that of the best known private test [1]_, which releases Σ|S| itself with
-sensitivity eight, while the table serves other questions too.
+How many bins
+-------------
+The sums S of J values that are equally frequent have noise of standard deviation
+:math:`\sigma\sqrt{J/12}`, and J bins lose :math:`1/J^2` of the ranks' information. What is left
+is most for J near :math:`(2n/\sigma^2)^{1/3}` with n people in a group, some more where bins are
+not equally frequent: :func:`bins`, five for 30 people at ε = 1. There, three normal groups a
+deviation apart, ranges of 6.7 deviations, the power is 100 % with 4 or 5 bins and 98 with 10, but
+83 with 20; the best known private test [1]_, which releases Σ|S| itself with sensitivity eight,
+has 97, and its release serves no other question. Bins of a release cannot be undone: their noise
+adds up.
 
 References
 ----------
@@ -45,7 +51,7 @@ from discreet.inference._chisquare import DRAWS, read_table
 from discreet.inference._inputs import Description, repeatable
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._nonnegative import onto_simplex
-from discreet.inference._results import TestResult, monte_carlo, read_draws
+from discreet.inference._results import TestResult, least_of, monte_carlo, read_draws
 from discreet.inference._twosample import HIDDEN
 
 SMALLEST: Final = 5.0
@@ -53,6 +59,20 @@ SMALLEST: Final = 5.0
 
 _CLEAR: Final = 3.0
 """Standard deviations of its noise that a group's size must be."""
+
+
+_MORE: Final = 1.5
+"""Times as many bins as equally frequent ones: which are is not known."""
+
+
+def bins(people: float, variance: float) -> int:
+    """Ordered bins that show most of what ranks tell, for groups of so many people.
+
+    >>> bins(30, 1.84), bins(1000, 1.84)
+    (5, 15)
+    """
+    equal = float((2 * people / max(variance, 1e-9)) ** (1 / 3))
+    return max(3, round(_MORE * equal))
 
 
 def kruskal_test(
@@ -69,7 +89,8 @@ def kruskal_test(
     ----------
     table
         Noisy counts, groups by values in their order; a column of an answer,
-        ``(answer, "n")``, with `shape`. Costs nothing.
+        ``(answer, "n")``, with `shape`. Costs nothing. Few bins find more in small groups: about
+        five for 30 people each at ε = 1, 15 for 1 000.
     shape
         Groups and values of a flat release, the values of a group one after another.
     draws, rng
@@ -102,6 +123,8 @@ def kruskal_test(
         return TestResult(
             math.nan, 1.0, "greater", "Kruskal–Wallis of noisy counts (not applied)", parameters
         )
+    if z.shape[1] > 2 * (best := bins(float(sizes.min()), variance)):
+        parameters["note"] = f"much of this is noise: {best} ordered bins would find more"
     k, source = read_draws(draws), repeatable(rng, item)
     pooled = onto_simplex(z.sum(axis=0)[None], float(sizes.sum()))[0]
     null = np.stack(
@@ -115,6 +138,7 @@ def kruskal_test(
         "greater",
         f"Kruskal–Wallis of noisy counts (Monte Carlo, {k} draws)",
         parameters,
+        floor=least_of(k),
     )
 
 

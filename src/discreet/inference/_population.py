@@ -20,8 +20,9 @@ AVG, share   x − θ                    what Σ(x−θ)² was drawn from (below
                                       holds of it; always n(hi−θ)(θ−lo) (Bhatia–Davis)
 A/B          a − θb                   n(hi−θ)(θ−lo) if B counts rows; A + θ²B for counts;
                                       else −n·min ψ·max ψ, where rows are counted too
-VAR, STD     (x−m)² − θ               nθ(R² − θ), R = max(hi−m, m−lo), for each m of an
-                                      interval of the mean (Berger–Boos); squares about the
+VAR, STD     (x−m)² − θ               nθ(R² − θ), R = max(hi−m, m−lo), for every m of an
+                                      interval of the mean (Berger–Boos), in steps that each
+                                      allow for all they stand for; squares about the
                                       sample's own mean are up to z²θ less (n public)
 QUANTILE     [x < θ] − q              nq(1−q): the ranks are moved by the sampling error
 ===========  =======================  ==================================================
@@ -41,8 +42,10 @@ at least 94.9 % (99 %: 98.1 %, with two rare rows expected). With noise they cov
 
 These rest on the central limit theorem over units. A cell with fewer than
 :data:`FEWEST` units (by a lower bound), or in which one unit could move T by more than
-half its standard deviation, gets the whole public range, which always holds; for a variance, one
-mean in that case gets all that the range allows about it, (hi−m)(m−lo). Counts and
+half its standard deviation, gets the whole public range, which always holds. For a variance this
+is asked of every θ that is refused: one so near 0 or R² is refused only with all between it and
+the estimate. Up to (hi−m)(m−lo) is possible about a mean. By the binomial law 95 % intervals of
+VAR cover at least 98 % of two-valued columns. Counts and
 sums need to know how large the population is. Rows that noise chose are covered all at once.
 """
 
@@ -180,6 +183,13 @@ class Moments:
     def nuisances(self) -> int:
         """How many a variance has: the mean and, about the sample's own, how far that is off."""
         return 1 if self.itself is None else 2
+
+    def between(self, m: float, near: float, most: float) -> float:
+        """How far squares about means that are this `near` may differ from those about m."""
+        if self.itself is not None:
+            return 0.0
+        off = abs(float((self.sums[1] - m * self.sums[0]) @ self.values))
+        return 2 * near * off + most * near**2
 
     def squares(self, m: float, error: float) -> list[tuple[Floats, Floats]]:
         """Squares about a mean of the population, and the number of rows to compare them with.
@@ -334,7 +344,7 @@ class Sample:
 
         def spread(theta: Floats) -> Floats:
             reach = k * np.maximum(hi - theta, theta - lo)
-            return np.minimum(bound(theta), _expected(measured(theta), reach, error - spare))
+            return np.minimum(bound(theta), expected_squares(measured(theta), reach, error - spare))
 
         def enough(variance: Callable[[Floats], Floats]) -> bool:
             return self._enough(least, k, hi - lo, float(variance(np.array([middle]))[0]))
@@ -352,28 +362,52 @@ class Sample:
         return rows / k >= FEWEST and (k * widest) ** 2 <= variance / 4
 
     def _variance(self, known: Moments, error: float, *, root: bool) -> tuple[float, float]:
-        (bottom, top), (least, most) = self._mean(known, SHARE * error / known.nuisances)
-        values, lo, hi, k = known.values, known.lo, known.hi, known.rows
-        ends, gap = [], (top - bottom) / (_MEANS - 1)
-        means = np.linspace(bottom, top, _MEANS)
-        tries = [(m, *each) for m in means for each in known.squares(m, SHARE * error / 2)]
-        for m, about, size in tries:
-            widest, ceiling = max(hi - m, m - lo), (hi - m) * (m - lo)
-
-            def spread(theta: Floats, widest: float = widest) -> Floats:
-                return k * most * np.maximum(theta * (widest**2 - theta), 0.0)
-
-            guess = float(np.clip(about @ values / max(least, 1.0), 0.0, ceiling))
-            if not self._enough(least, k, widest**2, float(spread(np.array([guess]))[0])):
-                # whatever varies about this mean, or about one between it and the next, varies
-                # no more than the range allows (Bhatia–Davis)
-                near = float(np.clip((lo + hi) / 2, max(bottom, m - gap), min(top, m + gap)))
-                ends.append((0.0, (hi - near) * (near - lo)))
-                continue
-            kept = score((about, size), spread, values, known.laws, (1 - SHARE) * error)
-            ends.append(hull(kept, guess, 0.0, ceiling, _PLACES))
+        (bottom, top), rows = self._mean(known, SHARE * error / known.nuisances)
+        near = (top - bottom) / (_MEANS - 1) / 2
+        ends = []
+        for m in np.linspace(bottom, top, _MEANS).tolist():
+            # one mean stands for those that are nearer to it than to the next
+            apart = max(bottom, m - near), min(top, m + near)
+            for about, size in known.squares(m, SHARE * error / 2):
+                step = known.between(m, near, rows[1])
+                sums = about, size
+                ends.append(
+                    self._about(known, sums, means=apart, rows=rows, step=step, error=error)
+                )
         low, high = min(a for a, _ in ends), max(b for _, b in ends)
         return (math.sqrt(low), math.sqrt(high)) if root else (low, high)
+
+    def _about(
+        self,
+        known: Moments,
+        sums: tuple[Floats, Floats],
+        *,
+        means: tuple[float, float],
+        rows: tuple[float, float],
+        step: float,
+        error: float,
+    ) -> tuple[float, float]:
+        """Ends for the variance, if the mean is one of these."""
+        lo, hi, k, (least, most) = known.lo, known.hi, known.rows, rows
+        middle = min(max((lo + hi) / 2, means[0]), means[1])
+        # Bhatia–Davis, at the mean that allows for most
+        ceiling, widest = (hi - middle) * (middle - lo), max(hi - means[0], means[1] - lo) ** 2
+        if least / k < FEWEST:
+            return 0.0, ceiling
+
+        def spread(theta: Floats) -> Floats:
+            return k * most * np.maximum(theta * (widest - theta), 0.0)
+
+        # between these no unit decides alone; what lies beyond follows from the nearest
+        far = math.sqrt(max(1 - 16 * k / most, 0.0))
+        first, last = widest * (1 - far) / 2, min(widest * (1 + far) / 2, ceiling)
+        if first >= last:
+            return 0.0, ceiling
+        guess = float(np.clip(sums[0] @ known.values / max(least, 1.0), first, last))
+        step += STEP * k * widest
+        kept = score(sums, spread, known.values, known.laws, (1 - SHARE) * error, step=step)
+        low, high = hull(kept, guess, first, last, _PLACES)
+        return low if low > first else 0.0, high if high < last else ceiling
 
     def _moved_ratio(self, top: int, bottom: int, error: float) -> Box:
         """A sum over a sum; above a number of rows, rounded values move it as they do a mean."""
@@ -515,7 +549,7 @@ def _weights(combination: Combination, parts: Sequence[int]) -> Floats:
     return np.array([float(combination.get(p, 0)) for p in parts])
 
 
-def _expected(squares: Floats, reach: Floats, error: float) -> Floats:
+def expected_squares(squares: Floats, reach: Floats, error: float) -> Floats:
     """The variance V behind a sum of squares, at most: its own variance is at most reach²·V."""
     off = float(special.ndtri(1 - error / 2)) * reach / 2
     return np.asarray((np.sqrt(squares + off**2) + off) ** 2)

@@ -44,6 +44,7 @@ from discreet.inference._results import (
     POPULATION,
     Interval,
     TestResult,
+    least_of,
     monte_carlo,
     one_of,
     plain,
@@ -100,11 +101,11 @@ def proportion_test(
     check_count(item, size)
     z = np.asarray(item.value, dtype=np.float64)
     if one_of(method, ("exact", "montecarlo"), "method") == "exact":
-        pvalue = _exact_pvalue(z, size, null, item.noise, side)
+        pvalue, floor = _exact_pvalue(z, size, null, item.noise, side), None
     else:
         source, k = repeatable(rng, Noisy(z, item.noise)), read_draws(draws)
         drawn = source.binomial(size, null, k) + item.noise.simulate(source, k)
-        pvalue = monte_carlo(z - size * null, drawn - size * null, side)
+        pvalue, floor = monte_carlo(z - size * null, drawn - size * null, side), least_of(k)
     statistic = (z / size - null) / math.sqrt(null * (1 - null) / size)
     return TestResult(
         plain(statistic),
@@ -114,6 +115,7 @@ def proportion_test(
         {"null value": null, "n": size, "noise": item.noise.law},
         None,
         (lambda level: _interval(item, size, level, side)) if z.ndim == 0 else None,
+        floor,
     )
 
 

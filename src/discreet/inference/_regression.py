@@ -72,6 +72,9 @@ if TYPE_CHECKING:
 _FAR: Final = 1e6
 """A coefficient, in ranges of y per range of x, that is not told from infinity."""
 
+_FLOOR: Final = 1e-300
+"""Least p-value that is told from zero."""
+
 _MOST: Final = 12
 """Columns of a design, the intercept included."""
 
@@ -139,10 +142,15 @@ def least_error(t: float, share: float, *, laplace: bool) -> float:
     def below(log_error: float) -> bool:
         return quantile(share, math.exp(log_error), laplace=laplace) < t
 
-    least = math.log(1e-300)
     if t <= 0:
         return 1.0
-    return math.exp(least if below(least) else _exact.turning(below, least, 0.0)[1])
+    least = math.log(_FLOOR)
+    return _FLOOR if below(least) else math.exp(_exact.turning(below, least, 0.0)[1])
+
+
+def _pvalue(p: float) -> str:
+    """Print a p-value; the smallest is only known to be no larger."""
+    return f"≤ {p:.3g}" if p <= _FLOOR else f"{p:.3g}"
 
 
 @dataclass(frozen=True)
@@ -321,7 +329,8 @@ class Fitted(ABC):
             if low == -math.inf and high == math.inf:
                 shown = "not determined at this ε"
             lines.append(
-                f"{name:{width}}  {value:12.5g}  {bse[name]:10.3g}  {pvalues[name]:9.3g}  {shown}"
+                f"{name:{width}}  {value:12.5g}  {bse[name]:10.3g}  "
+                f"{_pvalue(pvalues[name]):>9}  {shown}"
             )
         lines.append(f"about {number(round(self.nobs))} rows; {paid(self.answer)}")
         lines.append(f"intervals cover the population's {self.covers} (95 %){self.assumes}")

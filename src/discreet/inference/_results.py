@@ -90,6 +90,9 @@ class TestResult:
         Null value, sample size, noise and the like.
     loss
         What running the test cost, or None when it only read released numbers.
+    floor
+        Least p-value that can be had, by as many draws or digits: a p-value there is a bound, and
+        printed as one. None where there is no such floor.
     """
 
     __test__ = False  # not a test class, whatever pytest thinks of the name
@@ -101,6 +104,14 @@ class TestResult:
     parameters: Mapping[str, object] = field(default_factory=dict)
     loss: Any = None
     _interval: Callable[[float], Interval] | None = field(default=None, repr=False)
+    floor: float | None = None
+
+    @property
+    def at_floor(self) -> Any:
+        """Whether the p-value is only known to be no larger; an array as the p-value is one."""
+        if self.floor is None:
+            return np.zeros(np.shape(self.pvalue), dtype=bool)[()]
+        return np.asarray(self.pvalue <= self.floor * (1 + 1e-9))[()]
 
     def confidence_interval(self, confidence_level: Number = 0.95) -> Interval:
         """Return the parameter values that the test would not reject."""
@@ -113,7 +124,7 @@ class TestResult:
         lines = [
             self.method,
             f"  statistic    {_show(self.statistic)}",
-            f"  p-value      {_show(self.pvalue)} ({self.alternative})",
+            f"  p-value      {_show(self.pvalue, self.at_floor)} ({self.alternative})",
         ]
         lines += [f"  {name:<12} {value}" for name, value in self.parameters.items()]
         if self._interval is not None:
@@ -130,7 +141,7 @@ class TestResult:
         note = f", note={self.parameters['note']!r}" if "note" in self.parameters else ""
         return (
             f"{type(self).__name__}(statistic={_show(self.statistic)}, "
-            f"pvalue={_show(self.pvalue)}, alternative={self.alternative!r}{note})"
+            f"pvalue={_show(self.pvalue, self.at_floor)}, alternative={self.alternative!r}{note})"
         )
 
 
@@ -191,12 +202,14 @@ def read_alternative(x: str) -> Alternative:
     return cast("Alternative", one_of(x, get_args(Alternative), "alternative"))
 
 
-def _show(x: Any) -> str:
+def _show(x: Any, at_most: Any = False) -> str:
+    """Print a number, or the first few; ≤ before those that are only bounds."""
     if np.ndim(x):
-        flat = np.asarray(x).ravel()
-        body = ", ".join(f"{v:.6g}" for v in flat[:6])
+        flat, bounds = np.asarray(x).ravel(), np.broadcast_to(at_most, np.shape(x)).ravel()
+        body = ", ".join(_show(v, b) for v, b in zip(flat[:6], bounds[:6], strict=True))
         return f"[{body}{', …' if flat.size > 6 else ''}]"
-    return f"{x:.6g}" if isinstance(x, int | float | np.number) else str(x)
+    text = f"{x:.6g}" if isinstance(x, int | float | np.number) else str(x)
+    return f"≤ {text}" if at_most else text
 
 
 def monte_carlo(value: Any, null: Any, side: str = "greater") -> Any:
@@ -208,6 +221,11 @@ def monte_carlo(value: Any, null: Any, side: str = "greater") -> Any:
     # a tolerance, so that equal lattice points count as ties whatever their rounding
     below = np.searchsorted(np.sort(null), value - 1e-9 * (1 + np.abs(value)), side="left")
     return plain((1 + null.size - below) / (null.size + 1))
+
+
+def least_of(draws: int) -> float:
+    """Least p-value that :func:`monte_carlo` gives."""
+    return 1 / (draws + 1)
 
 
 def read_draws(draws: object) -> int:

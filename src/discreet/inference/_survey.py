@@ -23,6 +23,17 @@ what was released, is within the quantile of normal plus noise (:mod:`._populati
 for equal chances). A tenth of the error allowed pays for bounds of the number of rows and of the
 variance, which is a noisy sum itself.
 
+A sample with too few of those that weigh much has too small a sum of squares as well. With b what
+one unit can move the mean's score by, :math:`Q=\sum_uD_u^2` stands for a variance of at most
+:math:`\bigl(\sqrt{Q+z^2b^2/4}+zb/2\bigr)^2` (:mod:`._population`). A mean's score can also
+vary no more than :math:`kw_1\,\mathrm E\Bigl[\sum w\Bigr](hi-\theta)(\theta-lo)`, where
+w₁ is the heaviest weight that the policy allows: w² is at most w₁w, and the
+rest is Bhatia and Davis' inequality with weights. The less of the two is taken, and a mean has no
+interval but its range where even the second leaves b more than half a standard deviation.
+Simulated groups of 40 to 1 000 rows, some with a few of twenty times the weight of others, are
+covered in 98 to 100 % of cases. Counts and totals have no such allowance: totals of rare or very
+skewed values in groups of 40 to 1 000 rows, without noise, were covered in 92 to 95 % of cases.
+
 Weights are taken as known before the sample was drawn, or as if: what calibration to known totals
 gains is not counted, so intervals are at worst too wide. Cells with fewer than 30 units, or in
 which one unit could decide, get the whole public range. Values and weights are clamped to their
@@ -54,7 +65,7 @@ from discreet.inference._formula import read_name
 from discreet.inference._inputs import check_untainted, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
-from discreet.inference._population import FEWEST, SHARE, score
+from discreet.inference._population import FEWEST, SHARE, STEP, expected_squares, score
 from discreet.inference._regression import Ask, paid, table_of, where_known
 from discreet.inference._results import preformatted
 from discreet.plan import Pairwise, tails
@@ -116,42 +127,79 @@ class Group:
         self, what: str, error: float
     ) -> tuple[Callable[[Floats], Floats] | None, float, float]:
         """Which values the score does not contradict (None: any), and their public range."""
-        laws = [self.law] * self.cells.size
         spare, n = SHARE * error, self.sums(0, 0)
         each = spare / (2 if self.fixed else 3)
-        off = float(self._margin(n, each))
+        off = float(self._margin(n, each / 2))
         least, most = float(n @ self.cells) - off, float(n @ self.cells) + off
-        mean, power = what == "mean", 0 if what == "count" else 1
-        # a mean is a ratio, and the other two are compared with θ itself
-        top, bottom, shift = self.sums(1, power), self.sums(1, 0) * mean, float(not mean)
-        squares = [self.sums(2, b) for b in range(3)]
         low, high = self._range(what, most if self.fixed else self._expected(most, each))
+        if least / self.rows < FEWEST:
+            return None, low, high
+        laws, noisy = [self.law] * self.cells.size, self.cells / self.unit
+        count, total = (self.sums(1, b) * self.unit for b in (0, 1))
+        if what != "mean":
+            # compared with θ itself
+            own, spread = count if what == "count" else total, self._squares(what, each, most)
+            sums = own, np.zeros_like(own)
+            return score(sums, spread, noisy, laws, error - spare, shift=1.0), low, high
+        bound, spread = self._spreads(each, error - spare)
+        middle = np.array([self.estimate(what)])
+        # not even if all varied as much as they can
+        if not self._reach(middle)[0] ** 2 <= float(bound(middle)[0]) / 4:
+            return None, low, high
+        step = STEP * self.rows * self.weight[1] * (high - low)
+        sums = total, count
+        return score(sums, spread, noisy, laws, error - spare, step=step), low, high
+
+    def _squares(self, what: str, error: float, most: float) -> Callable[[Floats], Floats]:
+        """Variance of a count or total, at most: of sums over units, about 0 or their mean."""
+        own = self.sums(2, 0 if what == "count" else 2)
+        found = max(float(own @ self.cells), 0.0) + float(self._margin(own, error))
 
         def spread(theta: Floats) -> Floats:
-            if mean:
-                t = theta[:, None]
-                w = squares[2] - 2 * t * squares[1] + t**2 * squares[0]
-            else:
-                w = np.broadcast_to(squares[2 * power], (theta.size, top.size))
-            found = np.maximum(w @ self.cells, 0) + self._margin(w, each)
-            if self.fixed and not mean:
-                found = np.maximum(found - theta**2 / max(most, 1.0), 0.0)
-            return np.asarray(self.rows * found)
+            less = theta**2 / max(most, 1.0) if self.fixed else 0.0 * theta
+            return np.asarray(self.rows * np.maximum(found - less, 0.0))
 
-        middle = np.array([self.estimate(what)])
-        heaviest = self.rows * self.weight[1] * (self.value[1] - self.value[0])
-        alone = mean and not heaviest**2 <= float(spread(middle)[0]) / 4
-        if alone or least / self.rows < FEWEST:
-            return None, low, high
-        sums, noisy = (top * self.unit, bottom * self.unit), self.cells / self.unit
-        return score(sums, spread, noisy, laws, error - spare, shift=shift), low, high
+        return spread
+
+    def _spreads(
+        self, each: float, error: float
+    ) -> tuple[Callable[[Floats], Floats], Callable[[Floats], Floats]]:
+        """Variance of Σw(x − θ): what the ranges allow, and what was measured, if it is less."""
+        low, high = self.value
+        one, heaviest = self.sums(1, 0), self.rows * self.weight[1]
+        most = float(one @ self.cells) + float(self._margin(one, each / 2))
+        weight = self._expected(most, each / 2, heaviest)
+        squares = [self.sums(2, b) for b in range(3)]
+
+        def bound(theta: Floats) -> Floats:
+            return np.asarray(heaviest * weight * np.maximum((high - theta) * (theta - low), 0.0))
+
+        def spread(theta: Floats) -> Floats:
+            t = theta[:, None]
+            w = squares[2] - 2 * t * squares[1] + t**2 * squares[0]
+            found = self.rows * (np.maximum(w @ self.cells, 0) + self._margin(w, each))
+            return np.minimum(bound(theta), expected_squares(found, self._reach(theta), error))
+
+        return bound, spread
+
+    def _reach(self, theta: Floats) -> Floats:
+        """How far one unit can move Σw(x − θ)."""
+        far = np.maximum(self.value[1] - theta, theta - self.value[0])
+        return np.asarray(self.rows * self.weight[1] * far)
 
     def _margin(self, weights: Floats, error: float) -> Floats:
-        return tails.worst_margin([self.law] * self.cells.size, weights * self.unit, error)
+        """What the noise of a sum exceeds on one side with at most this probability."""
+        own = np.abs(weights) * self.unit
+        sharp = tails.tail_margin(self.law, (own**2).sum(axis=-1), own.max(axis=-1), error)
+        worst = tails.worst_margin([self.law] * self.cells.size, own, error)
+        return np.minimum(sharp.reshape(worst.shape), worst)
 
-    def _expected(self, most: float, error: float) -> float:
-        """Rows that units drawn give on average, at most, where they gave so many (Chernoff)."""
-        far = self.rows * -math.log(error)
+    def _expected(self, most: float, error: float, one: float | None = None) -> float:
+        """What units drawn add up to on average, at most, where they did to so much (Chernoff).
+
+        One unit adds at most `one`, its rows unless said.
+        """
+        far = (self.rows if one is None else one) * -math.log(error)
         return max(most, 0.0) + far + math.sqrt(far * (far + 2 * max(most, 0.0)))
 
     def _range(self, what: str, most: float) -> tuple[float, float]:

@@ -71,6 +71,7 @@ from discreet.inference._pivot import Group, inverted, null_draws, statistic
 from discreet.inference._results import (
     Interval,
     TestResult,
+    least_of,
     monte_carlo,
     plain,
     read_alternative,
@@ -398,7 +399,8 @@ def _mean_test(
     pvalue = monte_carlo(t, ratios, side)
     if len(groups) > 1 and is_hidden(released):
         pvalue, parameters["note"] = 1.0, HIDDEN
-    return TestResult(t, pvalue, side, "test of a mean", parameters, None, interval)
+    floor = least_of(ratios.size)
+    return TestResult(t, pvalue, side, "test of a mean", parameters, None, interval, floor)
 
 
 def is_hidden(released: Sequence[Group]) -> bool:
@@ -495,4 +497,5 @@ def _rank_result(
     released = m.geometric(value, sensitivity=reach, epsilon=epsilon, neighbours="change-one")
     side, item = read_alternative(alternative), noisy(released)
     pvalue = monte_carlo(item.value, null + item.noise.simulate(source, null.size), side)
-    return TestResult(float(item.value), pvalue, side, "", {"noise": item.noise.law}, released.loss)
+    parameters, floor = {"noise": item.noise.law}, least_of(null.size)
+    return TestResult(float(item.value), pvalue, side, "", parameters, released.loss, floor=floor)

@@ -237,8 +237,7 @@ def refuses(
 
 def _paid(who: str | None, cost: Cost) -> dict[str, Any]:
     """What of a debit's line changes the state."""
-    mixed = cost.delta != cost.rho_delta  # as it is written on the line
-    return {"analyst": who, "plan": "", "cost": cost_body(cost), "by_rho": mixed}
+    return {"analyst": who, "plan": "", "cost": cost_body(cost), "by_rho": cost.by_rho}
 
 
 def _refusal(

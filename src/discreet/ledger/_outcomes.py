@@ -245,7 +245,7 @@ def debit_body(state: State, entry: Entry) -> dict[str, Any]:
         "accounting": state.limits.accounting,
         "charge": {currency: rational(coarse(x)) for currency, x in charged.items()},
         # exactly: what is written of the amounts may be rounded
-        **({} if entry.cost.delta == entry.cost.rho_delta else {"by_rho": True}),
+        **({"by_rho": True} if entry.cost.by_rho else {}),
         **({"once": True} if entry.once else {}),
         **({} if entry.paid_by is None else {"paid_by": entry.paid_by}),
         **({} if entry.runs else {"runs": False}),

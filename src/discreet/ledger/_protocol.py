@@ -253,7 +253,7 @@ class Balance:
         """Balance if `cost` were paid."""
         price = charge(self.amounts, cost)
         amounts = {c: (s + price[c], t) for c, (s, t) in self.amounts.items()}
-        open_ = set(routes(amounts, pure=cost.delta == cost.rho_delta))
+        open_ = set(routes(amounts, pure=not cost.by_rho))
         return replace(self, amounts=amounts, routes=tuple(r for r in self.routes if r in open_))
 
     def more(self, cost: Cost) -> int | None:

@@ -174,7 +174,7 @@ class State:
     @property
     def pure(self) -> bool:
         """Whether sums of ε cover all that was spent: no δ but that of selections."""
-        return not self.by_rho and all(c.delta == c.rho_delta for c in self.spent.values())
+        return not self.by_rho and not any(c.by_rho for c in self.spent.values())
 
     @property
     def limits(self) -> Budget:

@@ -23,7 +23,7 @@ from discreet._print import number
 from discreet.plan._parts import Floats, Law, Priced, Release
 from discreet.plan._picks import Labels
 from discreet.plan._points import Points, describe_end
-from discreet.plan._quantiles import Quantiles, reach
+from discreet.plan._quantiles import Quantiles, farthest, reach
 from discreet.plan._tails import margin as noise_margin
 from discreet.plan._trees import Levels, Tree, rank_error
 from discreet.plan._valid import damaged
@@ -420,18 +420,19 @@ class Quantile(Formula):
         return {("quantile", self.tree, self.at)}
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
-        """Ranks that the interval reaches over, and by which the point is usually off."""
+        """Ranks by which the point is off, mostly and on any data, and those of its interval."""
         part, law = priced[self.tree].part, priced[self.tree].law
         if isinstance(part, Tree):
             off, by = rank_error(part, law, float(self.at), confidence)
-        else:
-            assert isinstance(part, Quantiles)
-            off, by = reach(part, law, self.at, confidence)
-        end = describe_end(self.at, getattr(law, "ends", 1))
-        within = (
-            f"at most {number(round(by))} rows away in sorted order, mostly {number(round(off))}"
-        )
-        return f"{end}, {within}" if end and not isinstance(part, Tree) else within
+            return f"{_rows_away(off)}, interval within {number(round(by))}"
+        assert isinstance(part, Quantiles)
+        off, by = reach(part, law, self.at, confidence)
+        far = number(round(farthest(part, law, self.at, confidence)))
+        said = [describe_end(self.at, law.ends)]
+        said.append(f"{_rows_away(off)} ({far} where values are tied or far apart)")
+        if law.law is not None:
+            said.append(f"interval within {number(round(by))}")
+        return ", ".join(filter(None, said))
 
     def check(self, releases: Releases) -> None:
         """Refuse probabilities outside 0 and 1, and points that were not chosen."""
@@ -440,6 +441,10 @@ class Quantile(Formula):
         if self.moment not in ("", "date", "timestamp"):
             raise damaged("a quantile is of an unknown kind")
         self._read(releases).place(self.at)
+
+
+def _rows_away(rows: float) -> str:
+    return f"mostly {number(round(rows))} rows away in sorted order"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from discreet.plan._normal import identity
 from discreet.plan._parts import Part
 from discreet.plan._query import OutputColumn, Query
 from discreet.plan._relation import Aggregate, combinations, digest
-from discreet.plan._rounding import off_of
+from discreet.plan._rounding import allowance, off_of
 from discreet.plan._target import rows_of_one_unit, target
 
 MAX_NUMBERS: Final = 10_000_000
@@ -71,6 +71,11 @@ class Lowered:
             off = Fraction(0) if s.expr is None or s.rounded is None else off_of(s.expr)
             found.append([s.rounded, str(off), counts.get(i)] if off else None)
         return found
+
+    def allowance(self, index: int) -> str:
+        """What curves' grids add to the margin of a statistic, in words."""
+        kind, off, _ = (index < len(self.rounded) and self.rounded[index]) or (None, None, None)
+        return "" if kind is None else allowance(str(kind), Fraction(str(off)))
 
     @cached_property
     def values_of_one_row(self) -> tuple[tuple[str, ...] | None, ...]:

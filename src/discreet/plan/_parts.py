@@ -456,6 +456,16 @@ class Cost:
     rho: Fraction
     rho_delta: Fraction
 
+    @property
+    def by_rho(self) -> bool:
+        """Whether ε holds at a δ of Gaussian noise or of numerical composition.
+
+        Otherwise it is a sum of ε, and its δ, if any, is that of key selections, which both ways
+        to pay have: :func:`charge` writes one number for both. A claim that has no more than that
+        is proved with nothing left for such a δ, so it is covered by sums of ε as well.
+        """
+        return self.delta != self.rho_delta
+
     def __str__(self) -> str:
         delta = f", δ={show(self.delta)}" if self.delta else ""
         return f"ε={show(self.epsilon)}{delta} (ρ={float(self.rho):.4g})"

@@ -398,21 +398,33 @@ def leaf_of(key: tuple[Code, ...]) -> int:
 def reach(part: Quantiles, ladder: Ladder, at: Fraction, confidence: float) -> tuple[float, float]:
     """Rows by which the point is usually off, and by which its interval rules values out.
 
-    Without an interval the second is what the choice itself keeps: a value is chosen that
-    scores x less than the best with probability e^−x/scale at most, and V values are scored. Where
-    several are chosen, one inside the other, what they are off adds up.
+    The first is that of values that lie close, a row or so on each; without an interval the second
+    is what the choice itself keeps (:func:`farthest`).
     """
     rank = Rank.of(at, ladder.ends)
     scale, miss = rank.below + rank.above, 1 - confidence
     rows = float(part.sensitivity.l1 / ladder.choice.epsilon)
     usual = 2 * rank.largest / scale * rows * log(1 / miss)
     if ladder.law is None:
-        if at in {0, 1} or part.levels == 1:
-            return usual, 2 * rank.largest / scale * rows * log(part.leaves / miss)
-        places = max(part.leaves, 2**_SPREAD)
-        return usual, 2 * part.levels * rows * log(places * part.levels / miss)
+        return usual, farthest(part, ladder, at, confidence)
     each = part.leaves // len(part.targets)
     points = tuple(each // 2 + i * each for i in range(len(part.targets)))
     cells = len(edges_around(points, part.leaves, part.rungs)) - 1
     by = edge_margin(ladder.law, cells // 2, cells - cells // 2, rank.factors, miss)
     return usual, by / scale
+
+
+def farthest(part: Quantiles, ladder: Ladder, at: Fraction, confidence: float) -> float:
+    """Rows by which the point is off at most, whatever the data.
+
+    A value is chosen that scores x less than the best with probability e^−x/scale at most, and V
+    values are scored: where many rows share a value, or none lie between two, most of the V are
+    equally far from the quantile. Where several are chosen, one inside the other, what they are off
+    adds up.
+    """
+    rank, miss = Rank.of(at, ladder.ends), 1 - confidence
+    rows = float(part.sensitivity.l1 / ladder.choice.epsilon)
+    if at in {0, 1} or part.levels == 1:
+        return 2 * rank.largest / (rank.below + rank.above) * rows * log(part.leaves / miss)
+    places = max(part.leaves, 2**_SPREAD)
+    return 2 * part.levels * rows * log(places * part.levels / miss)

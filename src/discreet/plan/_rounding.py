@@ -85,6 +85,13 @@ def _largest(expr: Expr) -> Fraction:
     return max(abs(expr.type.lo), abs(expr.type.hi)) * expr.type.step
 
 
+def allowance(kind: str, off: Fraction) -> str:
+    """What is added to a margin for values moved by `off`, in words."""
+    far = f"{float(off) * (2**0.5 if kind.startswith('sample') else 1.0):.4g}"
+    what = {"sum": " for each value"}.get(kind, " to its root" if "variance" in kind else "")
+    return f"; steps add up to {far}{what}"
+
+
 def moved(kind: str, box: Box, off: float, rows: Floats | Sequence[float] = ()) -> Box:
     """Ends that allow for values moved by `off`; `rows` are as many as there are at most."""
     match kind:

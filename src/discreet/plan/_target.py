@@ -36,7 +36,6 @@ from discreet.plan._relation import (
     combinations,
 )
 from discreet.plan._rising import Curve, Shape
-from discreet.plan._rounding import off_of
 from discreet.plan._types import Kind
 
 if TYPE_CHECKING:
@@ -186,7 +185,6 @@ def _exprs(query: Query) -> list[Expr]:
 def _differs(query: Query) -> Iterator[str]:
     """What databases differ in (days, weeks, / of whole numbers), and steps of curves."""
     stack = _exprs(query)
-    allowed = any(s.rounded and s.expr is not None and off_of(s.expr) for s in query.statistics)
     while stack:
         match stack.pop():
             case Case(((OneOf(DatePart("weekday"), (7,)), _),)):
@@ -198,8 +196,7 @@ def _differs(query: Query) -> Iterator[str]:
                 yield "/ of whole numbers keeps its fraction (// does not)"
                 stack += [left, right]
             case Curve(arg, step=step, name=name, shape=Shape()):
-                more = ", for which ± allows" if allowed else ""
-                yield f"{name}({arg.describe()}) in steps of {show(step)}{more}"
+                yield f"{name}({arg.describe()}) in steps of {show(step)}"
                 stack.append(arg)
             case e:
                 stack += e.children

@@ -13,6 +13,7 @@ import math
 import secrets
 import sqlite3
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,7 @@ from discreet.errors import (
 from discreet.ledger import ChainedLedger
 from discreet.service import _ticks
 from discreet.service._admission import Admission
+from discreet.service._brake import LATE, Brake
 from discreet.service._daybook import Daybook
 from discreet.service._errors import BusyError, StateError
 from discreet.service._home import Home
@@ -53,8 +55,6 @@ _REMEMBERED: Final = 2000
 """Runs of late that are known by their debits."""
 _PRICED: Final = 256
 """Prices, their margins, and repeated questions that are remembered."""
-_LATE: Final = 3
-"""Runs that may miss their tick before no more of their size are begun."""
 _PATIENCE: Final = _ticks.GRID[-1]
 """Seconds for which places may be taken before no more questions are taken in."""
 _HELD: Final = 3
@@ -109,8 +109,7 @@ class Desk:
         self.raises = Raises(home, counter.policy, self.ledger)
         self.board = Board(self.ledger)
         self.daybook.recall(self.orders.keep_late)
-        self._late = self.orders.late()
-        self._told = list(self._late)
+        self.brake = Brake(self.orders.late())
 
     @property
     def ledger(self) -> ChainedLedger:
@@ -285,9 +284,9 @@ class Desk:
 
     def _check_time(self, order: Order) -> None:
         """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
-        if _stops(order.tick, self._told):
+        if self.brake.bars(order.tick):
             raise BusyError(
-                f"{_LATE} questions of this size were not done at their tick: no more of them "
+                f"{LATE} questions of this size were not done at their tick: no more of them "
                 "until the owner has looked",
                 hint="ask for fewer groups or joins",
             )
@@ -407,8 +406,9 @@ class Desk:
         assert order.bill is not None  # it was kept before the debit
         order.run = Run(
             order.analyst, order.bill, order.bound if self.clocked else order.tick, order.tick,
-            settle, lambda: _stops(order.tick, self._late), lambda: self._is_late(order.tick),
-            lambda: _stops(order.tick, self._told), lambda: self._tell(order),
+            settle, lambda: self.brake.holds(order.tick, time.monotonic()),
+            lambda: self._is_late(order), lambda: self.brake.bars(order.tick),
+            lambda: self._tell(order),
             lambda: self.daybook.begin(paid.receipt.hash),
         )  # fmt: skip
         self._live[paid.receipt.hash] = order
@@ -416,14 +416,15 @@ class Desk:
             self._live.popitem(last=False)
         self.turns.put(order.run)
 
-    def _is_late(self, tick: float) -> None:
+    def _is_late(self, order: Order) -> None:
         """Count a late run: no kill makes this forgotten."""
-        self.daybook.late(tick)
-        self._late.append(tick)
+        assert order.run is not None
+        self.daybook.late(order.tick)
+        self.brake.count(order.run.since, order.tick)
 
     def _tell(self, order: Order) -> None:
         """Let everybody know of something late; on the loop, so that an owner's look is whole."""
-        self._told.append(order.tick)
+        self.brake.tell(order.tick)
         try:
             self.orders.keep_late(order.tick, order.asked)
         except sqlite3.Error:  # a full disk; the daybook has it for the next start
@@ -587,14 +588,12 @@ class Desk:
     @property
     def braked(self) -> bool:
         """Whether questions of some size are refused because too many missed their tick."""
-        return len(self._told) >= _LATE
+        return self.brake.on
 
     def acknowledge(self) -> None:
         """Let questions of a size be asked again of which some were not done in time."""
         self.orders.look_at_late()
-        for tick in self._told:
-            self._late.remove(tick)  # of the others nobody has been told
-        self._told.clear()
+        self.brake.ease()
         self.turns.ease()
         while self._parked:
             self._mind(self._resume(self._parked.pop(0)))
@@ -608,13 +607,3 @@ class Desk:
         """Hash of what an owner decides about: question, price, policy."""
         plans = [plan.lowered.query.hash for plan in bill.plans]
         return digest(canonical([order.id, plans, bill.cost.to_dict(), self.fingerprint]))
-
-
-def _stops(tick: float, late: Sequence[float]) -> bool:
-    """Whether no run of a size may begin: too many missed their tick since an owner looked.
-
-    Smaller ones may go on, until one more of whatever size is late. A worker that is about to
-    begin asks by all that is known; whoever asks or looks is told of a late run when it leaves,
-    at its tick, because the moment at which it failed is nobody's business.
-    """
-    return len(late) >= _LATE and (len(late) > _LATE or tick >= min(late))

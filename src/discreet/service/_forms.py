@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Final
 
 from discreet._text import visible
-from discreet.answer import Answer, as_data, cell, marks, scalar, unused
+from discreet.answer import Answer, as_data, cells, marks, scalar, unused
 from discreet.curator import read_outcome
 from discreet.errors import LedgerError
 from discreet.service._errors import GoneError, RequestError
@@ -154,11 +154,10 @@ def _end(value: Any) -> Any:
 
 def to_html(answer: Answer, confidence: str) -> bytes:
     """Write rows and intervals as one HTML table, every text escaped."""
-    rows, ends = answer.to_dicts(), answer.interval(confidence)
     head = "".join(f'<th scope="col">{escape(visible(name))}</th>' for name in answer.columns)
     lines = [
-        "".join(f"<td>{escape(cell(r[n], e[n], exact=n in answer.exact))}</td>" for n in r)
-        for r, e in zip(rows, ends, strict=True)
+        "".join(f"<td>{escape(text)}</td>" for text in row)
+        for row in cells(answer, answer.interval(confidence))
     ]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     return (

@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from discreet._exact import show
-from discreet.answer import Answer, cell
+from discreet.answer import Answer, cells
 from discreet.errors import DiscreetError, ParameterError
 from discreet.service import _api, _books, _forms, _lines, _pictures, _views
 from discreet.service._desk import Desk
@@ -458,10 +458,11 @@ def _shown(price: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _table(answer: Answer) -> dict[str, Any]:
+    ends = answer.interval("0.95")
     rows = [
-        [_unbroken(cell(r[n], e[n], exact=n in answer.exact), noisy=isinstance(e[n], tuple))
-         for n in answer.columns]
-        for r, e in zip(answer.to_dicts(), answer.interval("0.95"), strict=True)
+        [_unbroken(text, noisy=isinstance(end, tuple))
+         for text, end in zip(row, each.values(), strict=True)]
+        for row, each in zip(cells(answer, ends), ends, strict=True)
     ]  # fmt: skip
     drawn = _pictures.error_bars(answer, "0.95")
     pictures = [(name, Markup(svg)) for name, svg in drawn]  # noqa: S704 - every text in it is escaped

@@ -15,9 +15,13 @@ soon as a run has taken more than its bound :math:`b`. So:
 1. As long as workers get the processors, no run is behind another: at most as many are underway as
    there are processors, each has one for itself and is done, or ended, :math:`b` seconds after it
    was started, when its seat goes to the next. By induction that holds for any row of questions,
-   any number of workers and whatever the runs find. Such a row makes nobody late. An owner who
-   asks for more workers than processors has the seats given on sooner, after half a bound at the
-   least: that is what the model gives (:mod:`._ticks`), so the same holds for runs that keep to it.
+   any number of workers and whatever the runs find. Such a row makes nobody late. (Where this
+   process wakes up late for that moment, two milliseconds at most, and no more than a quarter of
+   :math:`b`, are taken off the next one's: by so much a run may be behind the one before, and by no
+   more after any row, because each begins at its own moment of the timetable or as soon as its
+   worker is free.) An owner who asks for more workers than processors has the seats given on
+   sooner, after half a bound at the least: that is what the model gives (:mod:`._ticks`), so the
+   same holds for runs that keep to it.
 2. What else the machine does lives on what runs leave of their bounds, a half and more of honest
    ones. Where that is not enough the timetable *slips*: at its tick a run has not been begun, or
    only in the second half of it. Then everything that is not begun is taken back, what was begun
@@ -31,12 +35,13 @@ soon as a run has taken more than its bound :math:`b`. So:
 
 *Who pays, and who fails.* A run that takes more than its bound, fails for memory or disk, or is
 ended at its tick fails, is counted, and its worker is replaced, whatever state it is in. That
-begins when its place would have been free anyway, so whoever waits behind it is told that it
-failed, and not when. Those start again, and pay nothing: what they
-had begun to compute nobody has seen, at most one run of a debit has an outcome, and that is
-all there is to see but the moment, which is the counted bit. So does a run whose worker
-dies by no hand of ours, once; the second time it fails. Where so much was late that nothing of a
-size begins any more, what waits is held, unrun, and starts when an owner has looked.
+begins at a moment that was public when it started (:mod:`._brake`), and until then its place goes
+on by the timetable, so whoever waits behind it is told that it failed, and not when. Those start
+again, and pay nothing: what they had begun to compute nobody has seen, at most one run of a debit
+has an outcome, and that is all there is to see but the moment, which is the counted bit. So does
+a run whose worker dies by no hand of ours, at its tick, once; the second time it fails. Where so
+much was late that nothing of a size begins any more, what waits is held, unrun, and starts when
+an owner has looked.
 
 An engine that computes in another process has no such clock, and no seats: there a place is
 taken for the tick itself, so that nobody is ever behind anybody. Where this process itself wakes
@@ -47,6 +52,7 @@ for a moment gives its workers that moment back.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import pickle
 import signal
@@ -64,6 +70,7 @@ from typing import Any, Final
 from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
+from discreet.service._seats import Seats
 from discreet.service._worker import ALLOWANCE, DONE, FAILED, Ready, Setup
 
 _START: Final = 60.0
@@ -75,6 +82,9 @@ _MOVING: Final = 600.0
 """Seconds for which a run tries places whose workers do not come to it."""
 _MANY: Final = 1 << 16
 """Seats where processors do not limit how many runs are underway."""
+_CAUGHT_UP: Final = 0.25
+_MOMENT: Final = 0.002
+"""What part of its time at a place a run makes up for, and seconds, where its seat came late."""
 _WIDEST: Final = 8.0
 """How much longer than its bound a place is taken, at most: bounds fit under ticks so often."""
 
@@ -101,31 +111,49 @@ class Run:
     begin: Callable[[], None] = lambda: None
     """Called before a worker is given it; only then may it begin."""
     started: asyncio.Event = field(default_factory=asyncio.Event)
+    waits: float = 0.0
+    """Since when it waits for a place, on the loop's clock."""
+    seated: float = math.inf
+    """When it could have been started by the timetable; known once it has a seat."""
     free: float = 0.0
     """When its place is free again, on the loop's clock; known once it has started."""
     release: float = 0.0
     """When it leaves, by the same clock."""
     begun: float | None = None
     """When its worker began it; None: not since it was started."""
+    marks: tuple[float, ...] = ()
+    """Moments before its tick at which its failure may change something: see :mod:`._brake`."""
+    since: float = 0.0
+    """From when on what was late of it last counts; by the same clock."""
     outcome: asyncio.Future[bytes] | None = None
     leaving: asyncio.Task[None] | None = None
     moving: float = 0.0
     """Seconds that it has spent at places whose workers did not come to it."""
     overran: bool = False
-    """Whether it was ended by its clock, or at its tick, or for memory, or lost its worker."""
+    """Whether it was ended by its clock, or at its tick, or for memory."""
+    deaths: int = 0
+    """How often its worker has died by no hand of ours."""
+    lost: bool = False
+    """Whether its worker has, and it starts again at its tick."""
     counted: int = 0
-    """How often it was counted as late: for itself, and for slips of the timetable."""
+    """How often it was counted as late: for itself, for a death, and for slips of the timetable."""
     untold: int = 0
     """Of how many of these nobody may know yet."""
 
     def overrun(self) -> None:
-        """Count it as late, once."""
+        """Count it as late, once, from a moment on that was public when it started."""
         if not self.overran:
             self.overran = True
-            self.count()
+            self.fail()
 
-    def count(self) -> None:
+    def fail(self) -> None:
+        """Count a failure of it, or of its worker; see :mod:`._brake` about from when on."""
+        now = time.monotonic()
+        self.count(min([self.release, *(mark for mark in self.marks if mark >= now)]))
+
+    def count(self, since: float) -> None:
         """Count something late for which it stands."""
+        self.since = since
         self.counted += 1
         self.untold += 1
         self.late()
@@ -206,9 +234,9 @@ class Worker:
         self._line = Connection(ours.detach())
         self._line.send_bytes(pickle.dumps(setup))
 
-    def ready(self) -> Ready:
+    def ready(self, patience: float = _START) -> Ready:
         """Wait until the tables are open."""
-        if not self._line.poll(_START):
+        if not self._line.poll(patience):
             self.kill()
             raise EngineError("a worker could not open the data in time")
         try:
@@ -260,13 +288,14 @@ class Turns:
     def __init__(self, stretch: float = 1.0) -> None:
         self._waiting: OrderedDict[str, deque[Run]] = OrderedDict()
         self._any = asyncio.Event()
-        self.seats = asyncio.Semaphore(_MANY)
+        self.seats = Seats(_MANY)
         self._least = self.stretch = stretch
         self.places: list[Place] = []
         self._held: list[Run] = []
 
     def put(self, run: Run, *, first: bool = False) -> None:
         """Add a run at the end of its analyst's own; or before everybody's."""
+        run.waits = time.monotonic()
         own = self._waiting.setdefault(run.analyst, deque())
         if first:
             own.appendleft(run)
@@ -291,19 +320,20 @@ class Turns:
             while not self._waiting:
                 self._any.clear()
                 await self._any.wait()
-            await self.seats.acquire()
+            seated = await self.seats.acquire()
             if self._waiting:
                 break
-            self.seats.release()  # somebody else was quicker
+            self.seats.release(seated)  # somebody else was quicker
         analyst, own = self._waiting.popitem(last=False)
         run = own.popleft()
+        run.seated = max(seated, run.waits)
         if own:
             self._waiting[analyst] = own
         return run
 
     def slip(self, run: Run) -> None:
         """Begin the timetable anew, with more room; see the module. It is counted, by a run."""
-        run.count()
+        run.count(time.monotonic())
         run.tell()  # it is a tick: everybody sees it
         self.stretch = min(2 * self.stretch, _WIDEST * self._least)
         again = [(place, other) for place in self.places for other in place.anew()]
@@ -340,7 +370,7 @@ class Place:
         """Whether it takes questions: its worker is there, or cannot be had."""
         self._open.set()
         self._away = False
-        """Whether its worker is being replaced."""
+        """Whether its worker is being replaced, or will be as soon as that may be seen."""
         self._until = 0.0
         """When it starts something again, by the loop's clock: after a slip, see the module."""
         self._running: Run | None = None
@@ -359,20 +389,26 @@ class Place:
             await self._open.wait()
             await asyncio.sleep(self._until - loop.time())
             run = await self._turns.get()
+            free = loop.time()
             try:
-                if self._open.is_set() and self._until <= loop.time():
+                if self._open.is_set() and self._until <= free:
                     self._start(run)
-                    await asyncio.sleep(run.free - loop.time())
+                    free = run.free  # of this start: there may be another one meanwhile
+                    await asyncio.sleep(free - loop.time())
                 else:
                     self._turns.put(run, first=True)
             finally:
-                self._turns.seats.release()
+                self._turns.seats.release(free)
 
     def _start(self, run: Run) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         run.outcome, run.begun, run.release = loop.create_future(), None, now + run.tick
-        run.free = now + min(run.bound * self._turns.stretch, run.tick)
+        taken = min(run.bound * self._turns.stretch, run.tick)
+        late = min(max(0.0, now - run.seated), _CAUGHT_UP * taken, _MOMENT)
+        run.free = now + taken - (late if taken < run.tick else 0.0)
+        over = max(taken, run.bound)  # when whoever keeps to the bound is done
+        run.marks, run.lost = (now + over, now + 2 * over), False
         run.started.set()
         self._started.append(run)
         self._any.set()
@@ -398,15 +434,17 @@ class Place:
             failed = said is None or said[:1] != DONE
             if outcome.done():  # it was ended, by its clock or at its tick
                 failed = True
-            elif said is None and not run.overran:  # its worker has died by no hand of ours
-                run.overrun()
-                self.back(run)
+            elif said is None and not (run.overran or run.deaths):
+                run.deaths, run.lost = 1, True  # by no hand of ours; it starts again at its tick
+                run.fail()
             else:
                 if failed:
                     run.overrun()  # of memory or disk: a bit about the data, as being late is
                 outcome.set_result(said or FAILED)
             if failed:
-                await self._replace(run.free)
+                self._away = True
+                await asyncio.sleep(run.since - asyncio.get_running_loop().time())
+                await self._replace()
 
     async def _said(self, run: Run) -> bytes | None:
         """Give what the worker says; None: it has ended."""
@@ -423,12 +461,10 @@ class Place:
                 run.outcome.set_result(FAILED)
         return None
 
-    async def _replace(self, free: float) -> None:
-        """Get another worker, not before the place would be free; those behind start again."""
+    async def _replace(self) -> None:
+        """Get another worker; those behind start again."""
         loop = asyncio.get_running_loop()
-        self._away = True
         self._open.clear()
-        await asyncio.sleep(free - loop.time())
         while True:
             try:
                 self._worker = await loop.run_in_executor(self._thread, self._another)
@@ -454,9 +490,14 @@ class Place:
         outcome = run.outcome
         assert outcome is not None
         await _tick(run)
-        while not outcome.done() and run.held_up:
+        while not (outcome.done() or run.lost) and run.held_up:
             self._slip(run)
             await _tick(run)
+        if run.lost:
+            run.tell()
+            self.back(run)
+            if not outcome.done():
+                return  # it starts again
         if not outcome.done() and run.begun is None:
             if self._away or self._ending:
                 self._started.remove(run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ctypes
 import gc
@@ -17,7 +16,7 @@ import uvicorn
 
 from discreet import engines
 from discreet import policy as pol
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import decimal, show
 from discreet.curator import Counter, open_curator
 from discreet.errors import ParameterError
@@ -33,6 +32,7 @@ from discreet.service._machine import Crowd, processors
 from discreet.service._oidc import Provider, rules
 from discreet.service._pool import Place, Turns, Worker, machine
 from discreet.service._rehearsal import Rehearsal
+from discreet.service._seats import Seats
 from discreet.service._sessions import Sessions
 from discreet.service._sign import Signer
 from discreet.service._worker import Setup
@@ -40,6 +40,8 @@ from discreet.service._worker import Setup
 _CONNECTIONS: Final = 512
 _HEAPS: Final = -8
 """``M_ARENA_MAX`` of the GNU C library."""
+_LOOK: Final = 600.0
+"""Seconds that workers may take to open their tables at a start, and one to look through them."""
 _CROWD: Final = 4
 """Workers for each processor, at most: ticks have more slack than that."""
 
@@ -86,7 +88,7 @@ def opened(policies: Sequence[Path], home: Home, options: Options) -> Iterator[H
         stack.enter_context(home.alone())
         # measured before workers are there to be in each other's way
         crowd = Crowd(machine(), processors(), options.workers * len(policies), len(policies))
-        seats = asyncio.Semaphore(crowd.seats)
+        seats = Seats(crowd.seats)
         desks: dict[str, Desk] = {}
         for path in policies:
             desk = _desk(path, home, options, crowd, stack)
@@ -109,10 +111,11 @@ def _desk(path: Path, home: Home, options: Options, crowd: Crowd, stack: ExitSta
         policy, options.source, options.memory << 20, options.spill, _ticks.GRID[-1],
         str(path.resolve().parent), crowd.threads,
     )  # fmt: skip
-    workers = [Worker(setup) for _ in range(options.workers)]
+    # once for each start, by one of them: a refusal later would itself tell something
+    workers = [Worker(replace(setup, first=i == 0)) for i in range(options.workers)]
     for worker in workers:
         stack.callback(worker.kill)
-    found = [worker.ready() for worker in workers]
+    found = [worker.ready(_LOOK) for worker in workers]
     engine = engines.Described(found[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
     slowness, busy = crowd.speed

@@ -56,6 +56,8 @@ class Setup:
     """Of the engine."""
     dummy: bool = False
     """Whether it makes up its tables from the policy, and opens no source."""
+    first: bool = False
+    """Whether it is the one that sees to it, at a start, that no text is too long for bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ def main(descriptor: int) -> None:
             _tables(setup), setup.policy, memory_limit=f"{setup.memory >> 20}MiB",
             temp_limit=setup.spill, timeout=setup.timeout, threads=setup.threads,
         )  # fmt: skip
+        if setup.first:
+            engines.check_lengths(engine, setup.policy)
         clocked = engine.name in _INSIDE and hasattr(signal, "setitimer")
         line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy), clocked)))
     except DiscreetError as refusal:
