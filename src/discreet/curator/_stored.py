@@ -78,7 +78,8 @@ def _typed(record: Record, plan: Plan) -> Record:
 def statement(plan: Plan) -> dict[str, object]:
     """What a record says of the question itself: names and statistics are the present one's."""
     lowered = plan.lowered
-    moved = {"rounded": lowered.rounded} if any(lowered.rounded) else {}
+    rounded = [list(x) if x else None for x in lowered.rounded]
+    moved = {"rounded": rounded} if any(rounded) else {}
     return {
         **moved,
         "plan": lowered.query.hash,

@@ -63,19 +63,19 @@ class Lowered:
         return tuple([part for part in self.parts for _ in range(part.outlets)])
 
     @cached_property
-    def rounded(self) -> list[list[object] | None]:
+    def rounded(self) -> tuple[tuple[str, str, int | None] | None, ...]:
         """How far curves' grids move every statistic: its kind, by how much, what counts rows."""
         counts = dict(self.counts)
-        found: list[list[object] | None] = []
+        found: list[tuple[str, str, int | None] | None] = []
         for i, s in enumerate(self.query.statistics):
             off = Fraction(0) if s.expr is None or s.rounded is None else off_of(s.expr)
-            found.append([s.rounded, str(off), counts.get(i)] if off else None)
-        return found
+            found.append((s.rounded, str(off), counts.get(i)) if s.rounded and off else None)
+        return tuple(found)
 
     def allowance(self, index: int) -> str:
         """What curves' grids add to the margin of a statistic, in words."""
-        kind, off, _ = (index < len(self.rounded) and self.rounded[index]) or (None, None, None)
-        return "" if kind is None else allowance(str(kind), Fraction(str(off)))
+        kind, off, _ = (index < len(self.rounded) and self.rounded[index]) or ("", "0", None)
+        return allowance(kind, Fraction(off)) if kind else ""
 
     @cached_property
     def values_of_one_row(self) -> tuple[tuple[str, ...] | None, ...]:
