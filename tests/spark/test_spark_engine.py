@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import itertools
+import threading
+import time
 from decimal import Decimal
 
 import pyarrow as pa
@@ -224,6 +226,26 @@ def test_a_unit_with_a_million_rows_is_limited_without_collecting(spark):
     found = engine.execute(question, SALT)
     assert sum(n for (n,) in found.values()) == 1005
     engine.close()
+
+
+def test_a_statement_ends_when_its_time_is_over(spark):
+    """Of a classic session; a row for each of 10^11 numbers would take minutes."""
+    table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
+    held = spark.range(0, 10**11, 1, 1).selectExpr("id % 7 AS n")
+    found = []
+
+    def opened():
+        with contextlib.suppress(SchemaError):
+            engines.connect({"t": held}, table, timeout=1.0)
+        found.append(True)
+
+    waiting = threading.Thread(target=opened, daemon=True)
+    begun = time.monotonic()
+    waiting.start()
+    waiting.join(20)
+    spark.sparkContext.cancelAllJobs()  # else a failure would keep all tests that follow waiting
+    assert found
+    assert 1 <= time.monotonic() - begun < 15
 
 
 def test_files_that_come_later_are_read_too(spark, tmp_path):

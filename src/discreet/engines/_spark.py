@@ -30,7 +30,7 @@ from functools import partial
 from typing import Any, Final
 
 from discreet import policy as pol
-from discreet.engines._connect import SPARK, is_spark_session
+from discreet.engines._connect import SPARK, is_spark_session, module
 from discreet.engines._dialect import Spark
 from discreet.engines._java import local_session
 from discreet.engines._limit import time_limit
@@ -148,14 +148,23 @@ def _utc(session: Any) -> Iterator[None]:
 
 @contextmanager
 def _limited(session: Any, seconds: float) -> Iterator[None]:
-    """Cancel what this thread runs once the time is over."""
+    """Cancel what this thread runs once the time is over.
+
+    A classic session finds by its own tags only what the thread that asks has begun, and another
+    one asks here; its context finds all jobs. A client of Spark Connect has no context.
+    """
     tag = f"discreet-{secrets.token_hex(8)}"
-    session.addTag(tag)
+    if module(session).startswith("pyspark.sql.connect"):
+        begin, cancel, end = session.addTag, session.interruptTag, session.removeTag
+    else:
+        context = session.sparkContext
+        begin, cancel, end = context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
+    begin(tag)
     try:
-        with time_limit(partial(session.interruptTag, tag), seconds):
+        with time_limit(partial(cancel, tag), seconds):
             yield
     finally:
-        session.removeTag(tag)
+        end(tag)
 
 
 def columns_of(session: Any, name: str, sql: str) -> dict[str, Found]:
