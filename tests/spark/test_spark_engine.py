@@ -213,6 +213,35 @@ def test_regular_expressions_are_refused_by_name_before_anything_is_paid(spark):
         assert len(answer.to_dicts()) == 1
 
 
+@pytest.mark.parametrize(
+    "pattern", ["%a%a%a%a%a%a%a%ab", "a%b%c", "%a%b%", "%a!%%b%!%", "%_%_", "_" * 101]
+)
+def test_patterns_that_may_take_forever_are_refused_before_anything_is_paid(spark, pattern):
+    held = spark.createDataFrame(pa.table({"w": ["a" * 1000]}))
+    table = pol.Policy([pol.Table("t", [pol.Text("w")])], pol.Budget("1"))
+    with dc.open({"t": held}, table, ledger=":memory:") as curator:
+        text = f"SELECT COUNT(*) FROM t WHERE w LIKE '{pattern}' ESCAPE '!'"
+        with pytest.raises(UnsupportedQueryError, match="is not asked of Spark"):
+            curator.sql(text, epsilon="1")
+        assert curator.budget.spent == {"epsilon": 0}
+
+
+def test_other_patterns_are_matched_as_they_are_meant(spark):
+    texts = ["", "a", "ab", "a\nb", "%", "b%", "a" * 9999 + "b", "ab" * 4000, "a!", None, "😀b"]
+    table = pol.Table("t", [pol.Text("w")])
+    relation = Scan(table)
+    w = ex.Column("w", relation.schema["w"])
+    forms = ["%%%%ab", "a%%", "a%b", "%a_b%%", "_b", "%%_b%", "b!%%", "%!%!%", "%!!", "", "_%"]
+    measures = tuple(Measure(MeasureKind.SUM, ex.Like(w, f)) for f in forms)
+    question = aggregate(relation, (), measures, Limits(rows=1))
+    held = spark.createDataFrame(pa.table({"w": texts}))
+    with contextlib.closing(
+        engines.connect({"t": held}, pol.Policy([table], pol.Budget("1")))
+    ) as engine:
+        expected = plan.run(question, {"t": [{"w": t} for t in texts]}, SALT)
+        assert engine.execute(question, SALT) == expected
+
+
 def test_a_unit_with_a_million_rows_is_limited_without_collecting(spark):
     """One unit owns nearly all rows; its limit holds, and no group loses anybody else."""
     held = spark.sql(

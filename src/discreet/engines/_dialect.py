@@ -12,6 +12,7 @@ state one of them cannot be made.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -30,6 +31,8 @@ _NANOSECONDS: Final = dict.fromkeys(
 """Types of 64 bits of nanoseconds, and their finite ends."""
 _PIECE: Final = 2**22
 """Pieces of integers that Spark adds up by themselves."""
+_BLANKS: Final = 100
+"""Signs of a pattern for any one character that Spark is asked to match, at most."""
 _FEW: Final = 16
 """Categories up to this size are compared one by one; larger ones are looked up."""
 
@@ -104,6 +107,10 @@ class Dialect(ABC):
     @abstractmethod
     def matches(self, x: str, pattern: str) -> str:
         """Test a regular expression, in which a point is any character."""
+
+    def like(self, x: str, pattern: str) -> str:
+        """Test a pattern, in which ``!`` escapes."""
+        return f"({x} LIKE {self.text(pattern)} ESCAPE '!')"
 
     @abstractmethod
     def xor(self, a: str, b: str) -> str:
@@ -483,6 +490,28 @@ class Spark(Dialect):
             "regular expressions are not asked of Spark, whose matching can fail on a long text",
             hint=f"LIKE '%…%', instead of {pattern!r}" if x else None,
         )
+
+    def like(self, x: str, pattern: str) -> str:
+        """Refuse what Java, by which Spark matches, would try at places of places of a text.
+
+        One ``%`` is tried at each place once, and the last of a pattern at none. Each ``_`` is a
+        call inside that of the sign before it, on the stack.
+        """
+        signs = re.findall(r"!.|[^!]", pattern, re.DOTALL)
+        signs = [s for i, s in enumerate(signs) if s != "%" or signs[i - 1 : i] != ["%"]]
+        if signs[:-1].count("%") > 1:
+            raise UnsupportedQueryError(
+                "a pattern with something between several % is not asked of Spark, which may take "
+                "forever to match it",
+                hint="LIKE 'a%' AND LIKE '%b%', instead of LIKE 'a%b%c'",
+            )
+        if signs.count("_") > _BLANKS:
+            raise UnsupportedQueryError(
+                f"a pattern with more than {_BLANKS} _ is not asked of Spark, whose matching can "
+                "fail on a long text",
+                hint="LENGTH, or LIKE with fewer _",
+            )
+        return super().like(x, "".join(signs))
 
     def lookup(self, x: str, values: Sequence[int | str]) -> str:
         """Look a key up in a constant map; NULL if it is not there, in either mode."""
