@@ -190,6 +190,17 @@ def test_a_data_frame_that_fails_on_a_row_is_refused_when_opened(spark):
         engines.connect({"t": spark.sql("SELECT 6 div id AS n FROM range(3)")}, table)
 
 
+def test_a_column_that_cannot_be_null_is_read_too(spark):
+    """Spark makes a count of it one of rows, without computing it."""
+    table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
+    failing = "coalesce(assert_true(id < 2), 1) AS n"
+    held = spark.sql(f"SELECT {failing} FROM range(3)")
+    assert not held.schema.fields[0].nullable
+    assert spark.sql(f"SELECT count(n) FROM (SELECT {failing} FROM range(3))").collect()
+    with pytest.raises(SchemaError, match="cannot be read on every row"):
+        engines.connect({"t": held}, table)
+
+
 def test_names_that_spark_cannot_tell_apart_are_refused(spark):
     table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
     with pytest.raises(SchemaError, match="capitals"):

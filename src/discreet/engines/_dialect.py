@@ -537,6 +537,10 @@ class Spark(Dialect):
         checked = f"try_validate_utf8({self.collated(x)})"
         return checked if found.kind is Physical.TEXT else f"CAST({x} AS STRING)"
 
+    def touched(self, found: Found) -> str:
+        """Take the maximum: a count of what cannot be NULL is one of rows, and computes nothing."""
+        return f"max({self.quote(found.name)})"
+
     def octets(self, x: str) -> str:
         """Bytes of a text."""
         return f"octet_length(CAST({x} AS STRING))"
