@@ -139,6 +139,38 @@ def test_what_engines_read_differently_is_read_alike(spark, tmp_path, kit, choic
         spark.conf.set("spark.sql.ansi.enabled", "true")
 
 
+@pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
+def test_old_days_are_read_as_they_are_stored(spark, kit, tmp_path, mode):
+    """Spark would move them to another calendar, or fail on them, as the session says."""
+    old = dt.date(1500, 3, 1)
+    held = pa.table({"d": pa.array([old, dt.date(2000, 1, 1)])})
+    held = held.append_column("t", held["d"].cast(pa.timestamp("us")))
+    start, end = "1400-01-01", "2030-12-31"
+    table = pol.Table("t", [pol.Date("d", start, end), pol.Timestamp("t", start, end, 60)])
+    relation = Scan(table)
+    sums = [Measure(MeasureKind.SUM, ex.Column(n, relation.schema[n])) for n in ("d", "t")]
+    question = aggregate(relation, (), tuple(sums), Limits(rows=1))
+    expected = plan.run(question, {"t": held.to_pylist()}, SALT)
+    folder = kit.written(tmp_path, {"t": held})
+    place = folder["t"].removeprefix("spark://")
+    spark.sql(f"CREATE TABLE old_{mode} USING parquet LOCATION '{place}'")
+    names = [f"spark.sql.parquet.{kind}RebaseModeInRead" for kind in ("datetime", "int96")]
+    before = [spark.conf.get(name) for name in names]
+    try:
+        for name in names:
+            spark.conf.set(name, mode)
+        sources = (folder, {"t": f"spark://old_{mode}"}, {"t": spark.read.parquet(place)})
+        for source in sources:
+            engine = engines.connect(source, pol.Policy([table], pol.Budget("1")))
+            assert engine.execute(question, SALT) == expected
+            engine.close()
+        assert spark.conf.get(names[0]) == mode
+    finally:
+        for name, value in zip(names, before, strict=True):
+            spark.conf.set(name, value)
+        spark.sql(f"DROP TABLE old_{mode}")
+
+
 def test_a_column_with_a_collation_is_compared_by_bytes(spark):
     held = spark.sql("SELECT w COLLATE UNICODE_CI AS w FROM VALUES ('a'), ('A'), ('á') AS t(w)")
     table = pol.Policy([pol.Table("t", [pol.Text("w")])], pol.Budget("1"))

@@ -7,8 +7,8 @@ servers that offer nothing else work alike. Limits per unit are windows; no row 
 private table is collected.
 
 A statement is written so that it means the same with ``spark.sql.ansi.enabled`` and without.
-Two things it takes from the session. Its clock is set to UTC for the time of each statement.
-Whether a backslash escapes in a string is tried when the engine is opened.
+Some things it takes from the session. Its clock is set to UTC for the time of each statement, and
+days of old calendars are read as they are stored. Whether a backslash escapes in a string is tried when the engine is opened.
 
 Plain are Parquet folders and tables of the catalogue in a file format that stores types. The
 types of a folder are read once, by a view, as they were when its statements are proved; which
@@ -48,7 +48,12 @@ from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt
 
 _SQL: Final = Spark()
-_ZONE: Final = "spark.sql.session.timeZone"
+_MEANT: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+}
+"""Settings of the session for the time of a statement: its clock, and days as they are stored."""
 _FAMILIES: Final = families(
     {
         Physical.INTEGER: "tinyint, smallint, int, bigint",
@@ -65,7 +70,7 @@ _KINDS: Final = frozenset({"MANAGED", "EXTERNAL"})
 _OWN: Final = "`discreet_"
 """How the names of our own views begin."""
 _LOCKS: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
-"""One for each session: its clock must not be set back while another engine reads it."""
+"""One for each session: settings must not be set back while another engine reads by them."""
 
 
 class SparkEngine(Statements):
@@ -127,23 +132,26 @@ class SparkEngine(Statements):
 
 
 def collected(session: Any, sql: str) -> list[tuple[Any, ...]]:
-    """Rows of a statement, with the session's clock at UTC."""
-    with _utc(session):
+    """Rows of a statement, with the session's settings as it means them."""
+    with _settled(session):
         table = session.sql(sql).toArrow()
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 @contextmanager
-def _utc(session: Any) -> Iterator[None]:
+def _settled(session: Any, **more: str) -> Iterator[None]:
+    """Set the session's settings to what statements mean, and back."""
     with _LOCKS.setdefault(session, threading.RLock()):
-        before = session.conf.get(_ZONE)
-        if before != "UTC":
-            session.conf.set(_ZONE, "UTC")
+        meant = _MEANT | more
+        before = {name: session.conf.get(name) for name in meant}
+        changed = [name for name, value in meant.items() if before[name] != value]
         try:
+            for name in changed:
+                session.conf.set(name, meant[name])
             yield
         finally:
-            if before != "UTC":
-                session.conf.set(_ZONE, before)
+            for name in changed:
+                session.conf.set(name, before[name])
 
 
 @contextmanager
@@ -304,7 +312,7 @@ def _copied(session: Any, table: pol.Table, sql: str, stack: ExitStack) -> str:
     """Hold the rows of a public table as they are now."""
     found = columns_of(session, table.name, sql)
     needed = ", ".join(_SQL.quote(c) for c in table.columns if c in found) or "1 AS nothing"
-    with suppress(Exception), _utc(session):  # engine messages are nobody's business
+    with suppress(Exception), _settled(session):  # engine messages are nobody's business
         query = session.sql(f"SELECT {needed} FROM {sql}")
         frame = session.createDataFrame(query.toArrow(), schema=query.schema)
         return _viewed(session, frame, stack)
