@@ -233,6 +233,28 @@ def test_a_column_that_cannot_be_null_is_read_too(spark):
         engines.connect({"t": held}, table)
 
 
+def test_far_instants_in_milliseconds_are_found_when_a_folder_is_opened(spark, kit, tmp_path):
+    """Spark's reader fails on them; without them, milliseconds are read."""
+    table = pol.Timestamp("at", "1970-01-01", "2030-12-31", 60)
+    own = pol.Policy([pol.Table("t", [table])], pol.Budget("1"))
+    near, far = (pa.table({"at": pa.array([0, n], pa.int64()).cast(pa.timestamp("ms"))})
+                 for n in (1000, 2**62))  # fmt: skip
+    for index, held in enumerate((near, far)):
+        (tmp_path / str(index)).mkdir()
+        folder = kit.written(tmp_path / str(index), {"t": held})
+        place = folder["t"].removeprefix("spark://")
+        spark.sql(f"CREATE TABLE instants USING parquet LOCATION '{place}'")
+        try:
+            for source in (folder, {"t": "spark://instants"}):
+                if held is near:
+                    engines.connect(source, own).close()
+                    continue
+                with pytest.raises(SchemaError, match="every instant"):
+                    engines.connect(source, own)
+        finally:
+            spark.sql("DROP TABLE instants")
+
+
 def test_names_that_spark_cannot_tell_apart_are_refused(spark):
     table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
     with pytest.raises(SchemaError, match="capitals"):

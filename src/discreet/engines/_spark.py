@@ -24,7 +24,7 @@ import re
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -43,6 +43,7 @@ from discreet.engines._protocol import (
     conceal_errors,
     in_order,
 )
+from discreet.engines._render import Source
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt
@@ -88,6 +89,8 @@ class SparkEngine(Statements):
         Called when the engine is closed.
     places
         What private tables are read from.
+    unlike
+        SQL names of folders whose files may differ in their types.
     timeout
         Seconds after which a question is cancelled.
     """
@@ -102,6 +105,7 @@ class SparkEngine(Statements):
         cleanup: Callable[[], None],
         *,
         places: tuple[str, ...] = (),
+        unlike: Collection[str] = (),
         timeout: float = 600.0,
     ) -> None:
         self._dialect = _SQL
@@ -115,6 +119,34 @@ class SparkEngine(Statements):
         self.places = places
         found = {n: (sql, columns_of(session, n, sql), c) for n, (sql, c) in tables.items()}
         self._hold(policy, found)
+        for name, table in policy.tables.items():
+            if not table.public and not tables[name][1]:
+                self._look(name, whole=tables[name][0] in unlike)
+
+    def _look(self, name: str, *, whole: bool) -> None:
+        """Read instants of stored rows once: far ones, stored in milliseconds, fail the reader.
+
+        Where files may differ in their types, all columns are read.
+        """
+        source = self._sources[name]
+        looked = {
+            n: f for n, f in source.columns.items() if whole or f.kind is Physical.TIMESTAMP
+        }
+        if not looked:
+            return
+        touched = ", ".join(map(_SQL.touched, looked.values()))
+        # behind a fence: else what a footer or a catalogue says might answer
+        rows = Source(source.table, looked, computed=True).rows(_SQL)
+        with suppress(Exception):  # the message may quote cells
+            self._rows(f"SELECT {touched} FROM {rows}")
+            return
+        if whole:
+            raise SchemaError(f"the Parquet files of table {name!r} differ in their types")
+        raise SchemaError(
+            f"Spark cannot read every instant of table {name!r}: one is too far, or a file is "
+            "damaged",
+            hint="write timestamps in microseconds, and without far ones",
+        )
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
