@@ -255,6 +255,61 @@ def test_far_instants_in_milliseconds_are_found_when_a_folder_is_opened(spark, k
             spark.sql("DROP TABLE instants")
 
 
+TWO_WIDTHS = pa.table({"n": pa.array([1], pa.int32())}), pa.table({"n": [2]})
+
+
+@pytest.mark.parametrize("files", [TWO_WIDTHS, (TWO_WIDTHS[1], pa.table({"n": ["2"]}))])
+@pytest.mark.usefixtures("spark")
+def test_files_of_different_types_are_found_when_a_folder_is_opened(tmp_path, files):
+    own = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
+    for index, held in enumerate(files):
+        pq.write_table(held, tmp_path / f"{index}.parquet")
+    with pytest.raises(SchemaError, match="differ in their types"):
+        engines.connect(f"spark://{tmp_path}", own)
+    other = pol.Policy([pol.Table("t", [pol.Integer("m", 0, 9)])], pol.Budget("1"))
+    for index, held in enumerate(files):  # of a column that nobody asks for, they may differ
+        pq.write_table(held.append_column("m", [[1]]), tmp_path / f"{index}.parquet")
+    engines.connect(f"spark://{tmp_path}", other).close()
+
+
+@pytest.mark.usefixtures("spark")
+def test_texts_that_name_folders_stay_as_they_are_written(tmp_path):
+    """Spark takes '007' and '7' for one number: one person, and no label."""
+    for unit, year in (("007", 2023), ("7", 2024), ("7", 2025)):
+        home = tmp_path / f"u={unit}" / f"y={year}"
+        home.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [year - 2020]}), home / "part.parquet")
+    label, year, n = pol.Category("u", ["7", "007"]), pol.Integer("y", 2000, 2099), "n"
+    table = pol.Table("t", [year, pol.Integer(n, 0, 9)], unit="u", max_rows_per_unit=1)
+    plain = pol.Table("t", [label, year])
+    relation, other = Scan(table), Scan(plain)
+    units = aggregate(relation, (), (Measure(MeasureKind.UNITS),), Limits(rows=1))
+    u, y = (ex.Column(c, other.schema[c]) for c in ("u", "y"))
+    years = (ONE, Measure(MeasureKind.SUM, y))
+    labels = aggregate(other, (Key("u", u, (0, 1)),), years, Limits(rows=1))
+    folder = f"spark://{tmp_path}"
+    with contextlib.closing(engines.connect(folder, pol.Policy([table], pol.Budget("1")))) as own:
+        assert own.execute(units, SALT) == {(): (2,)}
+        later = tmp_path / "u=x" / "y=2023"  # no number: the guess would be another from here on
+        later.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [1]}), later / "part.parquet")
+        assert own.execute(units, SALT) == {(): (3,)}
+    with contextlib.closing(engines.connect(folder, pol.Policy([plain], pol.Budget("1")))) as own:
+        assert own.execute(labels, SALT) == {(0,): (2, 4049), (1,): (1, 2023)}
+
+
+@pytest.mark.usefixtures("spark")
+def test_folders_that_cannot_be_meant_are_refused_by_what_is_wrong(tmp_path):
+    own = pol.Policy([pol.Table("t", [pol.Date("d", "2020-01-01", "2021-01-01")])], pol.Budget("1"))
+    for name in ("a*", "a?", "a[bc]", "{a,b}"):
+        with pytest.raises(SchemaError, match="characters of a pattern"):
+            engines.connect(f"spark://{tmp_path}/{name}", own)
+    days = pa.table({"d": pa.array([0], pa.timestamp("ns"))})
+    pq.write_table(days, tmp_path / "part.parquet")
+    with pytest.raises(SchemaError, match="nanoseconds"):
+        engines.connect(f"spark://{tmp_path}", own)
+
+
 def test_names_that_spark_cannot_tell_apart_are_refused(spark):
     table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
     with pytest.raises(SchemaError, match="capitals"):

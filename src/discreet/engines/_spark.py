@@ -8,7 +8,8 @@ private table is collected.
 
 A statement is written so that it means the same with ``spark.sql.ansi.enabled`` and without.
 Some things it takes from the session. Its clock is set to UTC for the time of each statement, and
-days of old calendars are read as they are stored. Whether a backslash escapes in a string is tried when the engine is opened.
+days of old calendars are read as they are stored. Whether a backslash escapes in a string is
+tried when the engine is opened.
 
 Plain are Parquet folders and tables of the catalogue in a file format that stores types. The
 types of a folder are read once, by a view, as they were when its statements are proved; which
@@ -66,6 +67,7 @@ _FAMILIES: Final = families(
         Physical.TIMESTAMP: "timestamp, timestamp_ntz",
     }
 )
+_INFERRED: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 _STORED: Final = frozenset({"parquet", "orc", "delta", "iceberg"})
 _KINDS: Final = frozenset({"MANAGED", "EXTERNAL"})
 _OWN: Final = "`discreet_"
@@ -129,9 +131,7 @@ class SparkEngine(Statements):
         Where files may differ in their types, all columns are read.
         """
         source = self._sources[name]
-        looked = {
-            n: f for n, f in source.columns.items() if whole or f.kind is Physical.TIMESTAMP
-        }
+        looked = {n: f for n, f in source.columns.items() if whole or f.kind is Physical.TIMESTAMP}
         if not looked:
             return
         touched = ", ".join(map(_SQL.touched, looked.values()))
@@ -253,9 +253,10 @@ def open_spark(given: Mapping[str, Any], policy: pol.Policy, *, timeout: float) 
         stack.enter_context(no_core_dumps())
         tables: dict[str, tuple[str, bool]] = {}
         places: list[str] = []
+        unlike: set[str] = set()
         for name, source in given.items():
             table = policy.tables[name]
-            sql, computed, place = _named(session, table, source, stack)
+            sql, computed, place = _named(session, table, source, stack, unlike)
             if table.public:
                 sql, computed = _copied(session, table, sql, stack), False
             elif place:
@@ -263,9 +264,8 @@ def open_spark(given: Mapping[str, Any], policy: pol.Policy, *, timeout: float) 
             tables[name] = sql, computed
         later = stack.pop_all()
         stack.callback(later.close)
-        engine = SparkEngine(
-            session, policy, tables, later.close, places=tuple(places), timeout=timeout
-        )
+        engine = SparkEngine(session, policy, tables, later.close, places=tuple(places),
+                             unlike=unlike, timeout=timeout)  # fmt: skip
         stack.pop_all()
     return engine
 
@@ -293,7 +293,7 @@ def _understood(session: Any) -> None:
 
 
 def _named(
-    session: Any, table: pol.Table, source: Any, stack: ExitStack
+    session: Any, table: pol.Table, source: Any, stack: ExitStack, unlike: set[str]
 ) -> tuple[str, bool, str | None]:
     """SQL name of a source, whether it is computed, and what it is read from."""
     if not isinstance(source, str) and not is_spark_session(source):
@@ -301,7 +301,10 @@ def _named(
     text = source if isinstance(source, str) else table.source or table.name
     text = text.removeprefix(SPARK)
     if "/" in text:
-        return _folder(session, text, stack), False, None if "://" in text else text
+        sql, alike = _folder(session, table, text, stack)
+        if not alike:
+            unlike.add(sql)
+        return sql, False, None if "://" in text else text
     sql = _SQL.quote(*text.split("."))
     told = {}
     with suppress(Exception):  # reported when its columns are asked for
@@ -316,13 +319,82 @@ def _viewed(session: Any, frame: Any, stack: ExitStack) -> str:
     return _own(session, frame.createTempView, stack)
 
 
-def _folder(session: Any, path: str, stack: ExitStack) -> str:
-    """Name a folder: by its path, each statement would look for its types anew, for long."""
+def _folder(session: Any, table: pol.Table, path: str, stack: ExitStack) -> tuple[str, bool]:
+    """Name a folder: by its path, each statement would look for its types anew, for long.
+
+    Returns also whether its files are known to be alike.
+    """
     _fixed(path)
-    using = f"USING parquet OPTIONS (path {_SQL.text(path)})"
-    with suppress(Exception):  # reported when its columns are asked for
-        return _own(session, lambda n: session.sql(f"CREATE TEMPORARY VIEW {n} {using}"), stack)
-    return f"parquet.{_SQL.quote(path)}"
+    if re.search(r"[*?\[\]{}\\]", path):
+        raise SchemaError(
+            f"the folder of table {table.name!r} has a name with characters of a pattern, which "
+            "may stand for other folders",
+            hint="a name without *, ?, [ and {",
+        )
+    told = ""
+    with suppress(Exception):  # reported below
+        columns, alike = _typed(session, table, path)
+        using = f"{columns}USING parquet OPTIONS (path {_SQL.text(path)})"
+        with _settled(session, **{_INFERRED: "true"}):
+            make = partial(_view, session, using)
+            return _own(session, make, stack), alike
+    with suppress(Exception):
+        told = _why(session, path)
+    if "NANOS" in told:
+        raise SchemaError(
+            f"the Parquet files of table {table.name!r} have timestamps in nanoseconds, which "
+            "Spark does not read",
+            hint='pyarrow: pq.write_table(…, coerce_timestamps="us")',
+        )
+    columns_of(session, table.name, f"parquet.{_SQL.quote(path)}")
+    raise SchemaError(f"the types of the files of table {table.name!r} cannot be looked up")
+
+
+def _view(session: Any, using: str, name: str) -> None:
+    session.sql(f"CREATE TEMPORARY VIEW {name} {using}")
+
+
+def _why(session: Any, path: str) -> str:
+    """What Spark says of a folder whose types it cannot read."""
+    try:
+        session.read.parquet(path).schema  # noqa: B018 - found out here, with Spark Connect
+    except Exception as error:  # noqa: BLE001 - looked through for one word, and shown to nobody
+        return str(error)
+    return ""
+
+
+def _typed(session: Any, table: pol.Table, path: str) -> tuple[str, bool]:
+    """Types of a folder where they must be said, and whether its files are known to be alike.
+
+    Values of partitions are names of folders, and Spark guesses their types: '007' and '7' would
+    be one person. What the policy takes for texts stays as it is written.
+    """
+    needed = {*table.columns, *table.ids}
+    guessed = _schema(session, path, inferred="true")
+    written = _schema(session, path, inferred="false")
+    alike = False
+    with suppress(Exception):  # types that Spark cannot merge
+        merged = _schema(session, path, inferred="false", mergeSchema="true")
+        alike = all(merged.get(name) == written.get(name) for name in needed)
+    moved = {name for name in needed & {*guessed} if guessed[name] != written[name]}
+    if not moved or not needed <= {*guessed}:
+        return "", alike
+    types = guessed | {name: written[name] for name in moved if _is_text(table, name)}
+    listed = ", ".join(f"{_SQL.quote(name)} {types[name]}" for name in sorted(needed))
+    return f"({listed}) ", alike
+
+
+def _schema(session: Any, path: str, *, inferred: str, **options: str) -> dict[str, str]:
+    with _settled(session, **{_INFERRED: inferred}):
+        fields = session.read.options(**options).parquet(path).schema.fields
+    return {f.name: f.dataType.simpleString() for f in fields}
+
+
+def _is_text(table: pol.Table, name: str) -> bool:
+    """Whether a column tells people apart, or is declared to hold texts."""
+    column = table.columns.get(name)
+    texts = isinstance(column, pol.Category) and isinstance(column.values[0], str)
+    return name in table.ids or isinstance(column, pol.Text) or texts
 
 
 def _own(session: Any, name_it: Callable[[str], object], stack: ExitStack) -> str:
