@@ -208,6 +208,19 @@ def test_bytes_that_are_no_text_are_null(spark, most, choices):
         assert engine.execute(question, SALT) == expected, engine.sql(question)
 
 
+def test_units_that_are_no_text_are_nobody(spark):
+    cells = ", ".join(f"(CAST({cell} AS STRING))" for cell in BYTES)
+    held = spark.sql(f"SELECT u FROM VALUES {cells} AS t(u)")
+    table = pol.Table("t", [pol.Integer("n", 0, 9)], unit="u", max_rows_per_unit=1)
+    measures = (ONE, Measure(MeasureKind.UNITS))
+    question = aggregate(Scan(table), (), measures, Limits(rows=1))
+    frame = held.selectExpr("u", "1 AS n")
+    with contextlib.closing(
+        engines.connect({"t": frame}, pol.Policy([table], pol.Budget("1")))
+    ) as engine:
+        assert engine.execute(question, SALT) == {(): (5, 5)}, engine.sql(question)
+
+
 def test_a_data_frame_that_fails_on_a_row_is_refused_when_opened(spark):
     table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
     good = spark.sql("SELECT 6 div id AS n FROM range(3) WHERE id > 0")

@@ -198,6 +198,10 @@ class Dialect(ABC):
             return self.as_text(x, found)
         return f"CAST({x} AS {self.widest})" if found.widened else x
 
+    def somebody(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
+        """Test whether a column names a unit."""
+        return f"{x} IS NOT NULL"
+
     def touched(self, found: Found) -> str:
         """Aggregate for which every value of a column must be computed."""
         return f"count({self.quote(found.name)})"
@@ -538,8 +542,11 @@ class Spark(Dialect):
         return checked if found.kind is Physical.TEXT else f"CAST({x} AS STRING)"
 
     def touched(self, found: Found) -> str:
-        """Take the maximum: a count of what cannot be NULL is one of rows, and computes nothing."""
-        return f"max({self.quote(found.name)})"
+        """Take the maximum: a count of what cannot be NULL is one of rows, and computes nothing.
+
+        It stays there: it may be no text that could be collected, and is a private value.
+        """
+        return f"max({self.quote(found.name)}) IS NULL"
 
     def octets(self, x: str) -> str:
         """Bytes of a text."""
@@ -554,8 +561,15 @@ class Spark(Dialect):
         return f"try_validate_utf8({x}) IS NOT NULL"
 
     def unit(self, x: str, found: Found) -> str:
-        """Take a unit's bytes as they are: two that are not valid are two units."""
+        """Take a unit's bytes as they are; those that are no text were dropped."""
         return self.collated(x) if found.kind is Physical.TEXT else super().unit(x, found)
+
+    def somebody(self, x: str, found: Found) -> str:
+        """Let bytes that are no text name nobody, as in other engines."""
+        known = super().somebody(x, found)
+        if found.kind is not Physical.TEXT:
+            return known
+        return f"{known} AND {self.is_text(self.collated(x))}"
 
     def micros(self, x: str, found: Found) -> str:
         """Count microseconds; an instant without a zone is one of UTC, as the session is."""
