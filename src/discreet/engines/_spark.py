@@ -27,7 +27,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from discreet import policy as pol
@@ -74,6 +74,11 @@ _OWN: Final = "`discreet_"
 """How the names of our own views begin."""
 _LOCKS: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
 """One for each session: settings must not be set back while another engine reads by them."""
+
+
+_HERE: Final = threading.local()
+"""Whether this thread runs a statement of ours."""
+_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 class SparkEngine(Statements):
@@ -180,10 +185,31 @@ def _settled(session: Any, **more: str) -> Iterator[None]:
         try:
             for name in changed:
                 session.conf.set(name, meant[name])
-            yield
+            with _unsaid():
+                yield
         finally:
             for name in changed:
                 session.conf.set(name, before[name])
+
+
+@contextmanager
+def _unsaid() -> Iterator[None]:
+    """Keep PySpark from printing errors of this thread, which quote cells."""
+    _keep_quiet()
+    before = getattr(_HERE, "asks", False)
+    _HERE.asks = True
+    try:
+        yield
+    finally:
+        _HERE.asks = before
+
+
+@cache
+def _keep_quiet() -> None:
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - an optional engine
+
+    for name in _LOGS:
+        PySparkLogger.getLogger(name).addFilter(lambda _: not getattr(_HERE, "asks", False))
 
 
 @contextmanager
