@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import itertools
+import threading
+import time
 from decimal import Decimal
 
 import pyarrow as pa
@@ -137,6 +139,38 @@ def test_what_engines_read_differently_is_read_alike(spark, tmp_path, kit, choic
         spark.conf.set("spark.sql.ansi.enabled", "true")
 
 
+@pytest.mark.parametrize("mode", ["LEGACY", "EXCEPTION"])
+def test_old_days_are_read_as_they_are_stored(spark, kit, tmp_path, mode):
+    """Spark would move them to another calendar, or fail on them, as the session says."""
+    old = dt.date(1500, 3, 1)
+    held = pa.table({"d": pa.array([old, dt.date(2000, 1, 1)])})
+    held = held.append_column("t", held["d"].cast(pa.timestamp("us")))
+    start, end = "1400-01-01", "2030-12-31"
+    table = pol.Table("t", [pol.Date("d", start, end), pol.Timestamp("t", start, end, 60)])
+    relation = Scan(table)
+    sums = [Measure(MeasureKind.SUM, ex.Column(n, relation.schema[n])) for n in ("d", "t")]
+    question = aggregate(relation, (), tuple(sums), Limits(rows=1))
+    expected = plan.run(question, {"t": held.to_pylist()}, SALT)
+    folder = kit.written(tmp_path, {"t": held})
+    place = folder["t"].removeprefix("spark://")
+    spark.sql(f"CREATE TABLE old_{mode} USING parquet LOCATION '{place}'")
+    names = [f"spark.sql.parquet.{kind}RebaseModeInRead" for kind in ("datetime", "int96")]
+    before = [spark.conf.get(name) for name in names]
+    try:
+        for name in names:
+            spark.conf.set(name, mode)
+        sources = (folder, {"t": f"spark://old_{mode}"}, {"t": spark.read.parquet(place)})
+        for source in sources:
+            engine = engines.connect(source, pol.Policy([table], pol.Budget("1")))
+            assert engine.execute(question, SALT) == expected
+            engine.close()
+        assert spark.conf.get(names[0]) == mode
+    finally:
+        for name, value in zip(names, before, strict=True):
+            spark.conf.set(name, value)
+        spark.sql(f"DROP TABLE old_{mode}")
+
+
 def test_a_column_with_a_collation_is_compared_by_bytes(spark):
     held = spark.sql("SELECT w COLLATE UNICODE_CI AS w FROM VALUES ('a'), ('A'), ('á') AS t(w)")
     table = pol.Policy([pol.Table("t", [pol.Text("w")])], pol.Budget("1"))
@@ -174,6 +208,19 @@ def test_bytes_that_are_no_text_are_null(spark, most, choices):
         assert engine.execute(question, SALT) == expected, engine.sql(question)
 
 
+def test_units_that_are_no_text_are_nobody(spark):
+    cells = ", ".join(f"(CAST({cell} AS STRING))" for cell in BYTES)
+    held = spark.sql(f"SELECT u FROM VALUES {cells} AS t(u)")
+    table = pol.Table("t", [pol.Integer("n", 0, 9)], unit="u", max_rows_per_unit=1)
+    measures = (ONE, Measure(MeasureKind.UNITS))
+    question = aggregate(Scan(table), (), measures, Limits(rows=1))
+    frame = held.selectExpr("u", "1 AS n")
+    with contextlib.closing(
+        engines.connect({"t": frame}, pol.Policy([table], pol.Budget("1")))
+    ) as engine:
+        assert engine.execute(question, SALT) == {(): (5, 5)}, engine.sql(question)
+
+
 def test_a_data_frame_that_fails_on_a_row_is_refused_when_opened(spark):
     table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
     good = spark.sql("SELECT 6 div id AS n FROM range(3) WHERE id > 0")
@@ -186,6 +233,105 @@ def test_a_data_frame_that_fails_on_a_row_is_refused_when_opened(spark):
     engine.close()
     with pytest.raises(SchemaError, match="cannot be read on every row"):
         engines.connect({"t": spark.sql("SELECT 6 div id AS n FROM range(3)")}, table)
+
+
+def test_pyspark_prints_no_cell_of_a_frame_that_fails(spark, capfd):
+    table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
+    held = spark.sql("SELECT CAST(w AS INT) AS n FROM VALUES ('4'), ('s3cret') AS t(w)")
+    with pytest.raises(SchemaError, match="cannot be read on every row"):
+        engines.connect({"t": held}, table)
+    assert "s3cret" not in "".join(capfd.readouterr())
+    with pytest.raises(Exception, match="s3cret"):  # to others it tells as before
+        held.toArrow()
+    assert "s3cret" in capfd.readouterr().err
+
+
+def test_a_column_that_cannot_be_null_is_read_too(spark):
+    """Spark makes a count of it one of rows, without computing it."""
+    table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
+    failing = "coalesce(assert_true(id < 2), 1) AS n"
+    held = spark.sql(f"SELECT {failing} FROM range(3)")
+    assert not held.schema.fields[0].nullable
+    assert spark.sql(f"SELECT count(n) FROM (SELECT {failing} FROM range(3))").collect()
+    with pytest.raises(SchemaError, match="cannot be read on every row"):
+        engines.connect({"t": held}, table)
+
+
+def test_far_instants_in_milliseconds_are_found_when_a_folder_is_opened(spark, kit, tmp_path):
+    """Spark's reader fails on them; without them, milliseconds are read."""
+    table = pol.Timestamp("at", "1970-01-01", "2030-12-31", 60)
+    own = pol.Policy([pol.Table("t", [table])], pol.Budget("1"))
+    near, far = (pa.table({"at": pa.array([0, n], pa.int64()).cast(pa.timestamp("ms"))})
+                 for n in (1000, 2**62))  # fmt: skip
+    for index, held in enumerate((near, far)):
+        (tmp_path / str(index)).mkdir()
+        folder = kit.written(tmp_path / str(index), {"t": held})
+        place = folder["t"].removeprefix("spark://")
+        spark.sql(f"CREATE TABLE instants USING parquet LOCATION '{place}'")
+        try:
+            for source in (folder, {"t": "spark://instants"}):
+                if held is near:
+                    engines.connect(source, own).close()
+                    continue
+                with pytest.raises(SchemaError, match="every instant"):
+                    engines.connect(source, own)
+        finally:
+            spark.sql("DROP TABLE instants")
+
+
+TWO_WIDTHS = pa.table({"n": pa.array([1], pa.int32())}), pa.table({"n": [2]})
+
+
+@pytest.mark.parametrize("files", [TWO_WIDTHS, (TWO_WIDTHS[1], pa.table({"n": ["2"]}))])
+@pytest.mark.usefixtures("spark")
+def test_files_of_different_types_are_found_when_a_folder_is_opened(tmp_path, files):
+    own = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
+    for index, held in enumerate(files):
+        pq.write_table(held, tmp_path / f"{index}.parquet")
+    with pytest.raises(SchemaError, match="differ in their types"):
+        engines.connect(f"spark://{tmp_path}", own)
+    other = pol.Policy([pol.Table("t", [pol.Integer("m", 0, 9)])], pol.Budget("1"))
+    for index, held in enumerate(files):  # of a column that nobody asks for, they may differ
+        pq.write_table(held.append_column("m", [[1]]), tmp_path / f"{index}.parquet")
+    engines.connect(f"spark://{tmp_path}", other).close()
+
+
+@pytest.mark.usefixtures("spark")
+def test_texts_that_name_folders_stay_as_they_are_written(tmp_path):
+    """Spark takes '007' and '7' for one number: one person, and no label."""
+    for unit, year in (("007", 2023), ("7", 2024), ("7", 2025)):
+        home = tmp_path / f"u={unit}" / f"y={year}"
+        home.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [year - 2020]}), home / "part.parquet")
+    label, year, n = pol.Category("u", ["7", "007"]), pol.Integer("y", 2000, 2099), "n"
+    table = pol.Table("t", [year, pol.Integer(n, 0, 9)], unit="u", max_rows_per_unit=1)
+    plain = pol.Table("t", [label, year])
+    relation, other = Scan(table), Scan(plain)
+    units = aggregate(relation, (), (Measure(MeasureKind.UNITS),), Limits(rows=1))
+    u, y = (ex.Column(c, other.schema[c]) for c in ("u", "y"))
+    years = (ONE, Measure(MeasureKind.SUM, y))
+    labels = aggregate(other, (Key("u", u, (0, 1)),), years, Limits(rows=1))
+    folder = f"spark://{tmp_path}"
+    with contextlib.closing(engines.connect(folder, pol.Policy([table], pol.Budget("1")))) as own:
+        assert own.execute(units, SALT) == {(): (2,)}
+        later = tmp_path / "u=x" / "y=2023"  # no number: the guess would be another from here on
+        later.mkdir(parents=True)
+        pq.write_table(pa.table({"n": [1]}), later / "part.parquet")
+        assert own.execute(units, SALT) == {(): (3,)}
+    with contextlib.closing(engines.connect(folder, pol.Policy([plain], pol.Budget("1")))) as own:
+        assert own.execute(labels, SALT) == {(0,): (2, 4049), (1,): (1, 2023)}
+
+
+@pytest.mark.usefixtures("spark")
+def test_folders_that_cannot_be_meant_are_refused_by_what_is_wrong(tmp_path):
+    own = pol.Policy([pol.Table("t", [pol.Date("d", "2020-01-01", "2021-01-01")])], pol.Budget("1"))
+    for name in ("a*", "a?", "a[bc]", "{a,b}"):
+        with pytest.raises(SchemaError, match="characters of a pattern"):
+            engines.connect(f"spark://{tmp_path}/{name}", own)
+    days = pa.table({"d": pa.array([0], pa.timestamp("ns"))})
+    pq.write_table(days, tmp_path / "part.parquet")
+    with pytest.raises(SchemaError, match="nanoseconds"):
+        engines.connect(f"spark://{tmp_path}", own)
 
 
 def test_names_that_spark_cannot_tell_apart_are_refused(spark):
@@ -211,6 +357,35 @@ def test_regular_expressions_are_refused_by_name_before_anything_is_paid(spark):
         assert len(answer.to_dicts()) == 1
 
 
+@pytest.mark.parametrize(
+    "pattern", ["%a%a%a%a%a%a%a%ab", "a%b%c", "%a%b%", "%a!%%b%!%", "%_%_", "_" * 101]
+)
+def test_patterns_that_may_take_forever_are_refused_before_anything_is_paid(spark, pattern):
+    held = spark.createDataFrame(pa.table({"w": ["a" * 1000]}))
+    table = pol.Policy([pol.Table("t", [pol.Text("w")])], pol.Budget("1"))
+    with dc.open({"t": held}, table, ledger=":memory:") as curator:
+        text = f"SELECT COUNT(*) FROM t WHERE w LIKE '{pattern}' ESCAPE '!'"
+        with pytest.raises(UnsupportedQueryError, match="is not asked of Spark"):
+            curator.sql(text, epsilon="1")
+        assert curator.budget.spent == {"epsilon": 0}
+
+
+def test_other_patterns_are_matched_as_they_are_meant(spark):
+    texts = ["", "a", "ab", "a\nb", "%", "b%", "a" * 9999 + "b", "ab" * 4000, "a!", None, "😀b"]
+    table = pol.Table("t", [pol.Text("w")])
+    relation = Scan(table)
+    w = ex.Column("w", relation.schema["w"])
+    forms = ["%%%%ab", "a%%", "a%b", "%a_b%%", "_b", "%%_b%", "b!%%", "%!%!%", "%!!", "", "_%"]
+    measures = tuple(Measure(MeasureKind.SUM, ex.Like(w, f)) for f in forms)
+    question = aggregate(relation, (), measures, Limits(rows=1))
+    held = spark.createDataFrame(pa.table({"w": texts}))
+    with contextlib.closing(
+        engines.connect({"t": held}, pol.Policy([table], pol.Budget("1")))
+    ) as engine:
+        expected = plan.run(question, {"t": [{"w": t} for t in texts]}, SALT)
+        assert engine.execute(question, SALT) == expected
+
+
 def test_a_unit_with_a_million_rows_is_limited_without_collecting(spark):
     """One unit owns nearly all rows; its limit holds, and no group loses anybody else."""
     held = spark.sql(
@@ -224,6 +399,26 @@ def test_a_unit_with_a_million_rows_is_limited_without_collecting(spark):
     found = engine.execute(question, SALT)
     assert sum(n for (n,) in found.values()) == 1005
     engine.close()
+
+
+def test_a_statement_ends_when_its_time_is_over(spark):
+    """Of a classic session; a row for each of 10^11 numbers would take minutes."""
+    table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
+    held = spark.range(0, 10**11, 1, 1).selectExpr("id % 7 AS n")
+    found = []
+
+    def opened():
+        with contextlib.suppress(SchemaError):
+            engines.connect({"t": held}, table, timeout=1.0)
+        found.append(True)
+
+    waiting = threading.Thread(target=opened, daemon=True)
+    begun = time.monotonic()
+    waiting.start()
+    waiting.join(20)
+    spark.sparkContext.cancelAllJobs()  # else a failure would keep all tests that follow waiting
+    assert found
+    assert 1 <= time.monotonic() - begun < 15
 
 
 def test_files_that_come_later_are_read_too(spark, tmp_path):

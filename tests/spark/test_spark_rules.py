@@ -46,6 +46,9 @@ RULES = [
     ("string", "try_element_at(map('k', CAST(4 AS BIGINT)), x)", {"k": 4, "z": None}, True),
     ("string", "trim(x)", {"  a ": "a", "\ta": "\ta"}, True),
     ("string", "x LIKE 'a\\\\!%_' ESCAPE '!'", {"a\\%b": True, "a%b": False}, True),
+    ("string", "x LIKE '%a_%' ESCAPE '!'", {"\nba\n": True, "ba": False}, True),
+    ("string", "x LIKE 'a%b%!%' ESCAPE '!'", {"ab%": True, "ab": False}, False),  # for long
+    ("string", f"x LIKE '{'_' * 101}' ESCAPE '!'", {"a" * 101: True}, False),
     ("string", "split_part(x, '.', 2)", {"a.b": "b", "a": ""}, True),
     ("string", "right(x, 0)", {"abc": ""}, True),
     ("string", "length(substr(x, 1, 2))", {"😀é\u0301": 2}, True),

@@ -12,6 +12,7 @@ state one of them cannot be made.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -30,6 +31,8 @@ _NANOSECONDS: Final = dict.fromkeys(
 """Types of 64 bits of nanoseconds, and their finite ends."""
 _PIECE: Final = 2**22
 """Pieces of integers that Spark adds up by themselves."""
+_BLANKS: Final = 100
+"""Signs of a pattern for any one character that Spark is asked to match, at most."""
 _FEW: Final = 16
 """Categories up to this size are compared one by one; larger ones are looked up."""
 
@@ -104,6 +107,10 @@ class Dialect(ABC):
     @abstractmethod
     def matches(self, x: str, pattern: str) -> str:
         """Test a regular expression, in which a point is any character."""
+
+    def like(self, x: str, pattern: str) -> str:
+        """Test a pattern, in which ``!`` escapes."""
+        return f"({x} LIKE {self.text(pattern)} ESCAPE '!')"
 
     @abstractmethod
     def xor(self, a: str, b: str) -> str:
@@ -190,6 +197,10 @@ class Dialect(ABC):
         if found.kind is Physical.TEXT:
             return self.as_text(x, found)
         return f"CAST({x} AS {self.widest})" if found.widened else x
+
+    def somebody(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
+        """Test whether a column names a unit."""
+        return f"{x} IS NOT NULL"
 
     def touched(self, found: Found) -> str:
         """Aggregate for which every value of a column must be computed."""
@@ -487,6 +498,28 @@ class Spark(Dialect):
             hint=f"LIKE '%…%', instead of {pattern!r}" if x else None,
         )
 
+    def like(self, x: str, pattern: str) -> str:
+        """Refuse what Java, by which Spark matches, would try at places of places of a text.
+
+        One ``%`` is tried at each place once, and the last of a pattern at none. Each ``_`` is a
+        call inside that of the sign before it, on the stack.
+        """
+        signs = re.findall(r"!.|[^!]", pattern, re.DOTALL)
+        signs = [s for i, s in enumerate(signs) if s != "%" or signs[i - 1 : i] != ["%"]]
+        if signs[:-1].count("%") > 1:
+            raise UnsupportedQueryError(
+                "a pattern with something between several % is not asked of Spark, which may take "
+                "forever to match it",
+                hint="LIKE 'a%' AND LIKE '%b%', instead of LIKE 'a%b%c'",
+            )
+        if signs.count("_") > _BLANKS:
+            raise UnsupportedQueryError(
+                f"a pattern with more than {_BLANKS} _ is not asked of Spark, whose matching can "
+                "fail on a long text",
+                hint="LENGTH, or LIKE with fewer _",
+            )
+        return super().like(x, "".join(signs))
+
     def lookup(self, x: str, values: Sequence[int | str]) -> str:
         """Look a key up in a constant map; NULL if it is not there, in either mode."""
         pairs = ", ".join(
@@ -511,6 +544,13 @@ class Spark(Dialect):
         checked = f"try_validate_utf8({self.collated(x)})"
         return checked if found.kind is Physical.TEXT else f"CAST({x} AS STRING)"
 
+    def touched(self, found: Found) -> str:
+        """Take the maximum: a count of what cannot be NULL is one of rows, and computes nothing.
+
+        It stays there: it may be no text that could be collected, and is a private value.
+        """
+        return f"max({self.quote(found.name)}) IS NULL"
+
     def octets(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Bytes of a text."""
         return f"octet_length(CAST({x} AS STRING))"
@@ -524,8 +564,15 @@ class Spark(Dialect):
         return f"try_validate_utf8({x}) IS NOT NULL"
 
     def unit(self, x: str, found: Found) -> str:
-        """Take a unit's bytes as they are: two that are not valid are two units."""
+        """Take a unit's bytes as they are; those that are no text were dropped."""
         return self.collated(x) if found.kind is Physical.TEXT else super().unit(x, found)
+
+    def somebody(self, x: str, found: Found) -> str:
+        """Let bytes that are no text name nobody, as in other engines."""
+        known = super().somebody(x, found)
+        if found.kind is not Physical.TEXT:
+            return known
+        return f"{known} AND {self.is_text(self.collated(x))}"
 
     def micros(self, x: str, found: Found) -> str:
         """Count microseconds; an instant without a zone is one of UTC, as the session is."""

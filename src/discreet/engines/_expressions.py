@@ -90,6 +90,10 @@ class Renderer:
         """Test a regular expression anywhere in a text."""
         return self.dialect.matches(x, pattern)
 
+    def like(self, x: str, pattern: str) -> str:
+        """Test a pattern, in which ``!`` escapes."""
+        return self.dialect.like(x, pattern)
+
     def calendar(self, part: str, days: str) -> str:
         """Part of the date that lies some days after 1970-01-01."""
         return self.dialect.calendar(part, days)

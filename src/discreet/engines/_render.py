@@ -156,7 +156,7 @@ class _Statement:
             quoted = self.dialect.quote(unit.name)
             physical.append(f"{self.dialect.unit(quoted, unit)} AS {UNIT}")
             codes.append(UNIT)
-            where = f" WHERE {quoted} IS NOT NULL"
+            where = f" WHERE {self.dialect.somebody(quoted, unit)}"
         if key is not None:
             found = source.columns[str(table.key)]
             physical.append(f"{self.dialect.unit(self.dialect.quote(found.name), found)} AS {key}")

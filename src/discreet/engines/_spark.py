@@ -7,8 +7,9 @@ servers that offer nothing else work alike. Limits per unit are windows; no row 
 private table is collected.
 
 A statement is written so that it means the same with ``spark.sql.ansi.enabled`` and without.
-Two things it takes from the session. Its clock is set to UTC for the time of each statement.
-Whether a backslash escapes in a string is tried when the engine is opened.
+Some things it takes from the session. Its clock is set to UTC for the time of each statement, and
+days of old calendars are read as they are stored. Whether a backslash escapes in a string is
+tried when the engine is opened.
 
 Plain are Parquet folders and tables of the catalogue in a file format that stores types. The
 types of a folder are read once, by a view, as they were when its statements are proved; which
@@ -24,13 +25,13 @@ import re
 import secrets
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from discreet import policy as pol
-from discreet.engines._connect import SPARK, is_spark_session
+from discreet.engines._connect import SPARK, is_spark_session, module
 from discreet.engines._dialect import Spark
 from discreet.engines._java import local_session
 from discreet.engines._limit import time_limit
@@ -43,12 +44,18 @@ from discreet.engines._protocol import (
     conceal_errors,
     in_order,
 )
+from discreet.engines._render import Source
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt
 
 _SQL: Final = Spark()
-_ZONE: Final = "spark.sql.session.timeZone"
+_MEANT: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+}
+"""Settings of the session for the time of a statement: its clock, and days as they are stored."""
 _FAMILIES: Final = families(
     {
         Physical.INTEGER: "tinyint, smallint, int, bigint",
@@ -60,12 +67,18 @@ _FAMILIES: Final = families(
         Physical.TIMESTAMP: "timestamp, timestamp_ntz",
     }
 )
+_INFERRED: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 _STORED: Final = frozenset({"parquet", "orc", "delta", "iceberg"})
 _KINDS: Final = frozenset({"MANAGED", "EXTERNAL"})
 _OWN: Final = "`discreet_"
 """How the names of our own views begin."""
 _LOCKS: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
-"""One for each session: its clock must not be set back while another engine reads it."""
+"""One for each session: settings must not be set back while another engine reads by them."""
+
+
+_HERE: Final = threading.local()
+"""Whether this thread runs a statement of ours."""
+_LOGS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 class SparkEngine(Statements):
@@ -83,6 +96,8 @@ class SparkEngine(Statements):
         Called when the engine is closed.
     places
         What private tables are read from.
+    unlike
+        SQL names of folders whose files may differ in their types.
     timeout
         Seconds after which a question is cancelled.
     """
@@ -97,6 +112,7 @@ class SparkEngine(Statements):
         cleanup: Callable[[], None],
         *,
         places: tuple[str, ...] = (),
+        unlike: Collection[str] = (),
         timeout: float = 600.0,
     ) -> None:
         self._dialect = _SQL
@@ -110,6 +126,32 @@ class SparkEngine(Statements):
         self.places = places
         found = {n: (sql, columns_of(session, n, sql), c) for n, (sql, c) in tables.items()}
         self._hold(policy, found)
+        for name, table in policy.tables.items():
+            if not table.public and not tables[name][1]:
+                self._look(name, whole=tables[name][0] in unlike)
+
+    def _look(self, name: str, *, whole: bool) -> None:
+        """Read instants of stored rows once: far ones, stored in milliseconds, fail the reader.
+
+        Where files may differ in their types, all columns are read.
+        """
+        source = self._sources[name]
+        looked = {n: f for n, f in source.columns.items() if whole or f.kind is Physical.TIMESTAMP}
+        if not looked:
+            return
+        touched = ", ".join(map(_SQL.touched, looked.values()))
+        # behind a fence: else what a footer or a catalogue says might answer
+        rows = Source(source.table, looked, computed=True).rows(_SQL)
+        with suppress(Exception):  # the message may quote cells
+            self._rows(f"SELECT {touched} FROM {rows}")
+            return
+        if whole:
+            raise SchemaError(f"the Parquet files of table {name!r} differ in their types")
+        raise SchemaError(
+            f"Spark cannot read every instant of table {name!r}: one is too far, or a file is "
+            "damaged",
+            hint="write timestamps in microseconds, and without far ones",
+        )
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
@@ -127,35 +169,68 @@ class SparkEngine(Statements):
 
 
 def collected(session: Any, sql: str) -> list[tuple[Any, ...]]:
-    """Rows of a statement, with the session's clock at UTC."""
-    with _utc(session):
+    """Rows of a statement, with the session's settings as it means them."""
+    with _settled(session):
         table = session.sql(sql).toArrow()
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 @contextmanager
-def _utc(session: Any) -> Iterator[None]:
+def _settled(session: Any, **more: str) -> Iterator[None]:
+    """Set the session's settings to what statements mean, and back."""
     with _LOCKS.setdefault(session, threading.RLock()):
-        before = session.conf.get(_ZONE)
-        if before != "UTC":
-            session.conf.set(_ZONE, "UTC")
+        meant = _MEANT | more
+        before = {name: session.conf.get(name) for name in meant}
+        changed = [name for name, value in meant.items() if before[name] != value]
         try:
-            yield
+            for name in changed:
+                session.conf.set(name, meant[name])
+            with _unsaid():
+                yield
         finally:
-            if before != "UTC":
-                session.conf.set(_ZONE, before)
+            for name in changed:
+                session.conf.set(name, before[name])
+
+
+@contextmanager
+def _unsaid() -> Iterator[None]:
+    """Keep PySpark from printing errors of this thread, which quote cells."""
+    _keep_quiet()
+    before = getattr(_HERE, "asks", False)
+    _HERE.asks = True
+    try:
+        yield
+    finally:
+        _HERE.asks = before
+
+
+@cache
+def _keep_quiet() -> None:
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415 - an optional engine
+
+    for name in _LOGS:
+        PySparkLogger.getLogger(name).addFilter(lambda _: not getattr(_HERE, "asks", False))
 
 
 @contextmanager
 def _limited(session: Any, seconds: float) -> Iterator[None]:
-    """Cancel what this thread runs once the time is over."""
+    """Cancel what this thread runs once the time is over.
+
+    A classic session finds by its own tags only what the thread that asks has begun, and another
+    one asks here; its context finds all jobs. A client of Spark Connect has no context.
+    """
     tag = f"discreet-{secrets.token_hex(8)}"
-    session.addTag(tag)
+    if module(session).startswith("pyspark.sql.connect"):
+        begin, cancel, end = session.addTag, session.interruptTag, session.removeTag
+    else:
+        context = session.sparkContext
+        begin, cancel, end = context.addJobTag, context.cancelJobsWithTag, context.removeJobTag
+    begin(tag)
     try:
-        with time_limit(partial(session.interruptTag, tag), seconds):
+        with time_limit(partial(cancel, tag), seconds):
             yield
     finally:
-        session.removeTag(tag)
+        end(tag)
 
 
 def columns_of(session: Any, name: str, sql: str) -> dict[str, Found]:
@@ -204,9 +279,10 @@ def open_spark(given: Mapping[str, Any], policy: pol.Policy, *, timeout: float) 
         stack.enter_context(no_core_dumps())
         tables: dict[str, tuple[str, bool]] = {}
         places: list[str] = []
+        unlike: set[str] = set()
         for name, source in given.items():
             table = policy.tables[name]
-            sql, computed, place = _named(session, table, source, stack)
+            sql, computed, place = _named(session, table, source, stack, unlike)
             if table.public:
                 sql, computed = _copied(session, table, sql, stack), False
             elif place:
@@ -214,9 +290,8 @@ def open_spark(given: Mapping[str, Any], policy: pol.Policy, *, timeout: float) 
             tables[name] = sql, computed
         later = stack.pop_all()
         stack.callback(later.close)
-        engine = SparkEngine(
-            session, policy, tables, later.close, places=tuple(places), timeout=timeout
-        )
+        engine = SparkEngine(session, policy, tables, later.close, places=tuple(places),
+                             unlike=unlike, timeout=timeout)  # fmt: skip
         stack.pop_all()
     return engine
 
@@ -244,7 +319,7 @@ def _understood(session: Any) -> None:
 
 
 def _named(
-    session: Any, table: pol.Table, source: Any, stack: ExitStack
+    session: Any, table: pol.Table, source: Any, stack: ExitStack, unlike: set[str]
 ) -> tuple[str, bool, str | None]:
     """SQL name of a source, whether it is computed, and what it is read from."""
     if not isinstance(source, str) and not is_spark_session(source):
@@ -252,7 +327,10 @@ def _named(
     text = source if isinstance(source, str) else table.source or table.name
     text = text.removeprefix(SPARK)
     if "/" in text:
-        return _folder(session, text, stack), False, None if "://" in text else text
+        sql, alike = _folder(session, table, text, stack)
+        if not alike:
+            unlike.add(sql)
+        return sql, False, None if "://" in text else text
     sql = _SQL.quote(*text.split("."))
     told = {}
     with suppress(Exception):  # reported when its columns are asked for
@@ -267,13 +345,82 @@ def _viewed(session: Any, frame: Any, stack: ExitStack) -> str:
     return _own(session, frame.createTempView, stack)
 
 
-def _folder(session: Any, path: str, stack: ExitStack) -> str:
-    """Name a folder: by its path, each statement would look for its types anew, for long."""
+def _folder(session: Any, table: pol.Table, path: str, stack: ExitStack) -> tuple[str, bool]:
+    """Name a folder: by its path, each statement would look for its types anew, for long.
+
+    Returns also whether its files are known to be alike.
+    """
     _fixed(path)
-    using = f"USING parquet OPTIONS (path {_SQL.text(path)})"
-    with suppress(Exception):  # reported when its columns are asked for
-        return _own(session, lambda n: session.sql(f"CREATE TEMPORARY VIEW {n} {using}"), stack)
-    return f"parquet.{_SQL.quote(path)}"
+    if re.search(r"[*?\[\]{}\\]", path):
+        raise SchemaError(
+            f"the folder of table {table.name!r} has a name with characters of a pattern, which "
+            "may stand for other folders",
+            hint="a name without *, ?, [ and {",
+        )
+    told = ""
+    with suppress(Exception):  # reported below
+        columns, alike = _typed(session, table, path)
+        using = f"{columns}USING parquet OPTIONS (path {_SQL.text(path)})"
+        with _settled(session, **{_INFERRED: "true"}):
+            make = partial(_view, session, using)
+            return _own(session, make, stack), alike
+    with suppress(Exception):
+        told = _why(session, path)
+    if "NANOS" in told:
+        raise SchemaError(
+            f"the Parquet files of table {table.name!r} have timestamps in nanoseconds, which "
+            "Spark does not read",
+            hint='pyarrow: pq.write_table(…, coerce_timestamps="us")',
+        )
+    columns_of(session, table.name, f"parquet.{_SQL.quote(path)}")
+    raise SchemaError(f"the types of the files of table {table.name!r} cannot be looked up")
+
+
+def _view(session: Any, using: str, name: str) -> None:
+    session.sql(f"CREATE TEMPORARY VIEW {name} {using}")
+
+
+def _why(session: Any, path: str) -> str:
+    """What Spark says of a folder whose types it cannot read."""
+    try:
+        session.read.parquet(path).schema  # noqa: B018 - found out here, with Spark Connect
+    except Exception as error:  # noqa: BLE001 - looked through for one word, and shown to nobody
+        return str(error)
+    return ""
+
+
+def _typed(session: Any, table: pol.Table, path: str) -> tuple[str, bool]:
+    """Types of a folder where they must be said, and whether its files are known to be alike.
+
+    Values of partitions are names of folders, and Spark guesses their types: '007' and '7' would
+    be one person. What the policy takes for texts stays as it is written.
+    """
+    needed = {*table.columns, *table.ids}
+    guessed = _schema(session, path, inferred="true")
+    written = _schema(session, path, inferred="false")
+    alike = False
+    with suppress(Exception):  # types that Spark cannot merge
+        merged = _schema(session, path, inferred="false", mergeSchema="true")
+        alike = all(merged.get(name) == written.get(name) for name in needed)
+    moved = {name for name in needed & {*guessed} if guessed[name] != written[name]}
+    if not moved or not needed <= {*guessed}:
+        return "", alike
+    types = guessed | {name: written[name] for name in moved if _is_text(table, name)}
+    listed = ", ".join(f"{_SQL.quote(name)} {types[name]}" for name in sorted(needed))
+    return f"({listed}) ", alike
+
+
+def _schema(session: Any, path: str, *, inferred: str, **options: str) -> dict[str, str]:
+    with _settled(session, **{_INFERRED: inferred}):
+        fields = session.read.options(**options).parquet(path).schema.fields
+    return {f.name: f.dataType.simpleString() for f in fields}
+
+
+def _is_text(table: pol.Table, name: str) -> bool:
+    """Whether a column tells people apart, or is declared to hold texts."""
+    column = table.columns.get(name)
+    texts = isinstance(column, pol.Category) and isinstance(column.values[0], str)
+    return name in table.ids or isinstance(column, pol.Text) or texts
 
 
 def _own(session: Any, name_it: Callable[[str], object], stack: ExitStack) -> str:
@@ -295,7 +442,7 @@ def _copied(session: Any, table: pol.Table, sql: str, stack: ExitStack) -> str:
     """Hold the rows of a public table as they are now."""
     found = columns_of(session, table.name, sql)
     needed = ", ".join(_SQL.quote(c) for c in table.columns if c in found) or "1 AS nothing"
-    with suppress(Exception), _utc(session):  # engine messages are nobody's business
+    with suppress(Exception), _settled(session):  # engine messages are nobody's business
         query = session.sql(f"SELECT {needed} FROM {sql}")
         frame = session.createDataFrame(query.toArrow(), schema=query.schema)
         return _viewed(session, frame, stack)

@@ -184,7 +184,7 @@ class Like(Unary):
         return int(like(self.pattern, str(codes[0])))
 
     def sql(self, w: Writer) -> str:
-        return f"({w.value(self.arg)} LIKE {w.text(self.pattern)} ESCAPE '!')"
+        return w.like(w.value(self.arg), self.pattern)
 
     def describe(self) -> str:
         return f"{self.arg.describe()} like {quoted(self.pattern)}"
