@@ -370,7 +370,7 @@ def _folder(session: Any, table: pol.Table, path: str, stack: ExitStack) -> tupl
         raise SchemaError(
             f"the Parquet files of table {table.name!r} have timestamps in nanoseconds, which "
             "Spark does not read",
-            hint='pyarrow: pq.write_table(…, coerce_timestamps="us")',
+            hint="microseconds (coerce_timestamps of pyarrow's write_table)",
         )
     columns_of(session, table.name, f"parquet.{_SQL.quote(path)}")
     raise SchemaError(f"the types of the files of table {table.name!r} cannot be looked up")
