@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import itertools
 import threading
 import time
 from decimal import Decimal
@@ -18,6 +17,7 @@ from discreet import audit, engines, plan
 from discreet import policy as pol
 from discreet.audit import _nasty
 from discreet.audit._engine_kit import SALT, _expected, _refused, cases
+from discreet.engines import _spark
 from discreet.errors import EngineError, SchemaError, UnsupportedQueryError
 from discreet.plan import Key, Limits, Measure, MeasureKind, Scan, aggregate
 from discreet.plan import expr as ex
@@ -34,7 +34,7 @@ def check_cases(kit, sources, every, start=0, size=40):
         engine = engines.connect(sources, _nasty.policy(**dict(key)))
         own = [(i, c.aggregate) for i, c in chosen if tuple(sorted(c.choices.items())) == key]
         own = [(i, a) for i, a in own if not _refused(engine, a)]
-        for part in itertools.batched(own, size) if hasattr(itertools, "batched") else [own]:
+        for part in (own[at : at + size] for at in range(0, len(own), size)):
             answers = kit.together([(engine, a) for _, a in part])
             for (index, asked), found in zip(part, answers, strict=True):
                 assert found == _expected(400, index), engine.sql(asked)
@@ -279,6 +279,39 @@ def test_far_instants_in_milliseconds_are_found_when_a_folder_is_opened(spark, k
             spark.sql("DROP TABLE instants")
 
 
+@pytest.mark.parametrize("name", ["ignoreCorruptFiles", "ignoreMissingFiles"])
+def test_a_cell_that_cannot_be_read_never_drops_its_file(spark, kit, tmp_path, name):
+    """One person's far instant had removed everybody else's rows of the file, without a word."""
+    table = pol.Timestamp("at", "1970-01-01", "2030-12-31", 60)
+    own = pol.Policy([pol.Table("t", [table])], pol.Budget("1"))
+    cells = pa.array([2**62] + [0] * 99, pa.int64()).cast(pa.timestamp("ms"))
+    folder = kit.written(tmp_path, {"t": pa.table({"at": cells})})
+    spark.conf.set(f"spark.sql.files.{name}", "true")
+    try:
+        with pytest.raises(SchemaError, match="every instant"):
+            engines.connect(folder, own)
+        assert spark.conf.get(f"spark.sql.files.{name}") == "true"
+    finally:
+        spark.conf.unset(f"spark.sql.files.{name}")
+
+
+@pytest.mark.parametrize("option", ["ignoreCorruptFiles 'true'", "datetimeRebaseMode 'EXCEPTION'"])
+def test_a_table_with_options_of_its_own_is_refused(spark, tmp_path, option):
+    """They are stronger than what is set for a statement: an old day had failed questions."""
+    own = pol.Policy([pol.Table("t", [pol.Date("d", "2020-01-01", "2021-01-01")])], pol.Budget("1"))
+    pq.write_table(pa.table({"d": [dt.date(2020, 5, 1)]}), tmp_path / "part.parquet")
+    for more in ("", f", {option}"):
+        spark.sql(f"CREATE TABLE odd USING parquet OPTIONS (path '{tmp_path}'{more})")
+        try:
+            if not more:
+                engines.connect({"t": "spark://odd"}, own).close()
+                continue
+            with pytest.raises(SchemaError, match=option.split()[0]):
+                engines.connect({"t": "spark://odd"}, own)
+        finally:
+            spark.sql("DROP TABLE odd")
+
+
 TWO_WIDTHS = pa.table({"n": pa.array([1], pa.int32())}), pa.table({"n": [2]})
 
 
@@ -332,6 +365,21 @@ def test_folders_that_cannot_be_meant_are_refused_by_what_is_wrong(tmp_path):
     pq.write_table(days, tmp_path / "part.parquet")
     with pytest.raises(SchemaError, match="nanoseconds"):
         engines.connect(f"spark://{tmp_path}", own)
+
+
+@pytest.mark.parametrize("capitals", ["false", "true"])
+@pytest.mark.parametrize("files", [("vV",), ("v", "vV"), ("vV", "v"), ("v", "V")])
+def test_a_folder_whose_files_spell_a_column_twice_is_refused(spark, tmp_path, files, capitals):
+    """What was read of it depended on the session, or failed after it was paid."""
+    own = pol.Policy([pol.Table("t", [pol.Integer("v", 0, 9)])], pol.Budget("1"))
+    for index, names in enumerate(files):
+        pq.write_table(pa.table({n: [1, 2] for n in names}), tmp_path / f"{index}.parquet")
+    spark.conf.set("spark.sql.caseSensitive", capitals)
+    try:
+        with pytest.raises(SchemaError, match="capitals"):
+            engines.connect(f"spark://{tmp_path}", own)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
 
 
 def test_names_that_spark_cannot_tell_apart_are_refused(spark):
@@ -419,6 +467,30 @@ def test_a_statement_ends_when_its_time_is_over(spark):
     spark.sparkContext.cancelAllJobs()  # else a failure would keep all tests that follow waiting
     assert found
     assert 1 <= time.monotonic() - begun < 15
+
+
+def test_time_behind_another_question_is_not_its_own(spark):
+    table = pol.Policy([pol.Table("t", [pol.Integer("n", 0, 9)])], pol.Budget("1"))
+    engine = engines.connect({"t": spark.range(9).selectExpr("id AS n")}, table)
+    asked = aggregate(Scan(table.tables["t"]), (), (ONE,), Limits(rows=1))
+    begun, found = [], []
+
+    @contextlib.contextmanager
+    def limited(*_given):
+        begun.append(time.monotonic())
+        yield
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_spark, "_limited", limited)
+        with _spark._turn(spark):
+            waiting = threading.Thread(target=lambda: found.append(engine.execute(asked, SALT)))
+            waiting.start()
+            waiting.join(0.5)
+            assert not begun
+        waiting.join(60)
+    assert found == [{(): (9,)}]
+    assert len(begun) == 1
+    engine.close()
 
 
 def test_files_that_come_later_are_read_too(spark, tmp_path):

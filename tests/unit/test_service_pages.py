@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import re
 import shutil
+import time
 from contextlib import contextmanager
 from fractions import Fraction
 from types import SimpleNamespace
@@ -59,6 +60,22 @@ def story(browser, **how):
     return context, page, complaints
 
 
+def ask_and_pay(page):
+    """Ask until an answer is there: on a busy machine a run may miss its tick, and say so."""
+    for _ in range(3):
+        page.get_by_role("button", name="Ask and pay").click()
+        page.wait_for_url(re.compile("/answers/"), timeout=PATIENCE)
+        answer, again = (page.get_by_role("link", name=n) for n in ("CSV", "Look again"))
+        over = time.monotonic() + PATIENCE / 1000
+        while again.count() and time.monotonic() < over:  # without scripts, nobody else looks
+            page.wait_for_timeout(500)
+            page.reload(timeout=PATIENCE)
+        if answer.count():
+            return
+        page.go_back(timeout=PATIENCE)
+    pytest.fail(page.content())
+
+
 @pytest.mark.parametrize(
     "how",
     [{"java_script_enabled": False}, {"viewport": {"width": 360, "height": 740},
@@ -79,9 +96,7 @@ def test_an_analyst_prices_asks_and_reads(browser, service, how):
     expect(page.locator("#price")).to_contain_text("more like this", timeout=PATIENCE)
     if "viewport" in how:  # a phone does not scroll sideways
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.get_by_role("button", name="Ask and pay").click()
-    page.wait_for_url(re.compile("/answers/"), timeout=PATIENCE)
-    page.get_by_role("link", name="CSV").wait_for(timeout=PATIENCE)
+    ask_and_pay(page)
     assert page.locator("tbody tr").count() == 4
     assert page.locator("svg.chart").count() == 1
     if "viewport" in how:

@@ -256,6 +256,7 @@ def test_what_is_stored_is_shown_as_free(service, monkeypatch):
 
 
 def test_a_budget_says_what_is_ones_own(service):
+    service.ask("SELECT COUNT(*) AS whole FROM visits WHERE age < 31", "0.0123")
     bens = service("GET", "/v1/budget", who="ben").json()["result"]
     auditor = service("GET", "/v1/budget", who="auditor").json()["result"]
     assert auditor["mine"]["epsilon"] == "0"

@@ -54,8 +54,13 @@ _MEANT: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # else one cell that its reader cannot take drops the rest of its file, which are other people
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.respectSummaryFiles": "false",
 }
-"""Settings of the session for the time of a statement: its clock, and days as they are stored."""
+"""Settings of the session for the time of a statement: its clock, days as they are stored, and
+files that are read whole or not at all."""
 _FAMILIES: Final = families(
     {
         Physical.INTEGER: "tinyint, smallint, int, bigint",
@@ -68,8 +73,11 @@ _FAMILIES: Final = families(
     }
 )
 _INFERRED: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
+_CAPITALS: Final = "spark.sql.caseSensitive"
 _STORED: Final = frozenset({"parquet", "orc", "delta", "iceberg"})
 _KINDS: Final = frozenset({"MANAGED", "EXTERNAL"})
+_HARMLESS: Final = frozenset({"path", "serialization.format", "compression", "parquet.compression"})
+"""Options of a table that change nothing of what is read."""
 _OWN: Final = "`discreet_"
 """How the names of our own views begin."""
 _LOCKS: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
@@ -162,7 +170,8 @@ class SparkEngine(Statements):
         return in_order([row[:keys] + tuple(map(int, row[keys:])) for row in rows], keys)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        with _limited(self._session, self._timeout):
+        # its turn first: time behind another question is not its own
+        with _turn(self._session), _limited(self._session, self._timeout):
             for folder in self._folders:
                 self._session.catalog.refreshTable(folder)  # a statement would be planned
             return collected(self._session, sql)
@@ -175,10 +184,15 @@ def collected(session: Any, sql: str) -> list[tuple[Any, ...]]:
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
+def _turn(session: Any) -> threading.RLock:
+    """What is held by whoever uses the session's settings."""
+    return _LOCKS.setdefault(session, threading.RLock())
+
+
 @contextmanager
 def _settled(session: Any, **more: str) -> Iterator[None]:
     """Set the session's settings to what statements mean, and back."""
-    with _LOCKS.setdefault(session, threading.RLock()):
+    with _turn(session):
         meant = _MEANT | more
         before = {name: session.conf.get(name) for name in meant}
         changed = [name for name, value in meant.items() if before[name] != value]
@@ -247,14 +261,19 @@ def columns_of(session: Any, name: str, sql: str) -> dict[str, Found]:
         f.name: Found(f.name, family(f.dataType.simpleString()), f.dataType.simpleString())
         for f in fields
     }
-    folded = [n.lower() for n in found]
-    twice = next((n for n in found if folded.count(n.lower()) > 1), None)
-    if twice is not None:
-        raise SchemaError(
-            f"table {name!r} has several columns {twice!r} but for capitals, which Spark ignores"
-        )
+    _spelt_once(name, found)
     _fixed(*found, sql)
     return found
+
+
+def _spelt_once(table: str, columns: Collection[str]) -> None:
+    """Refuse columns that differ in capitals only: the session decides which one is read."""
+    folded = [n.lower() for n in columns]
+    twice = next((n for n in columns if folded.count(n.lower()) > 1), None)
+    if twice is not None:
+        raise SchemaError(
+            f"table {table!r} has several columns {twice!r} but for capitals, which Spark ignores"
+        )
 
 
 def _fixed(*names: str) -> None:
@@ -335,9 +354,21 @@ def _named(
     told = {}
     with suppress(Exception):  # reported when its columns are asked for
         told = {row[0]: row[1] for row in collected(session, f"DESCRIBE TABLE EXTENDED {sql}")}
+    _plainly_read(table.name, str(told.get("Storage Properties", "")))
     stored = told.get("Type") in _KINDS and str(told.get("Provider")).lower() in _STORED
     place = told.get("Location") if stored else None
     return sql, not stored, f"{SERVER}{place}" if place else None
+
+
+def _plainly_read(table: str, properties: str) -> None:
+    """Refuse a table with options of its own for reading: they are stronger than the session's."""
+    options = re.findall(r"[\[ ]([^=,\[\] ]+)=", properties)
+    odd = next((n for n in options if n.lower() not in _HARMLESS), None)
+    if odd is not None:
+        raise SchemaError(
+            f"table {table!r} has the option {odd!r}, which may change what is read of its files",
+            hint="a table without options, or the folder of its files as the source",
+        )
 
 
 def _viewed(session: Any, frame: Any, stack: ExitStack) -> str:
@@ -358,8 +389,12 @@ def _folder(session: Any, table: pol.Table, path: str, stack: ExitStack) -> tupl
             hint="a name without *, ?, [ and {",
         )
     told = ""
+    merged: dict[str, str] = {}
+    with suppress(Exception):  # types that Spark cannot merge
+        merged = _schema(session, path, {_INFERRED: "false", _CAPITALS: "true"}, mergeSchema="true")
+    _spelt_once(table.name, merged)
     with suppress(Exception):  # reported below
-        columns, alike = _typed(session, table, path)
+        columns, alike = _typed(session, table, path, merged)
         using = f"{columns}USING parquet OPTIONS (path {_SQL.text(path)})"
         with _settled(session, **{_INFERRED: "true"}):
             make = partial(_view, session, using)
@@ -389,19 +424,18 @@ def _why(session: Any, path: str) -> str:
     return ""
 
 
-def _typed(session: Any, table: pol.Table, path: str) -> tuple[str, bool]:
+def _typed(
+    session: Any, table: pol.Table, path: str, merged: Mapping[str, str]
+) -> tuple[str, bool]:
     """Types of a folder where they must be said, and whether its files are known to be alike.
 
     Values of partitions are names of folders, and Spark guesses their types: '007' and '7' would
     be one person. What the policy takes for texts stays as it is written.
     """
     needed = {*table.columns, *table.ids}
-    guessed = _schema(session, path, inferred="true")
-    written = _schema(session, path, inferred="false")
-    alike = False
-    with suppress(Exception):  # types that Spark cannot merge
-        merged = _schema(session, path, inferred="false", mergeSchema="true")
-        alike = all(merged.get(name) == written.get(name) for name in needed)
+    guessed = _schema(session, path, {_INFERRED: "true"})
+    written = _schema(session, path, {_INFERRED: "false"})
+    alike = bool(merged) and all(merged.get(name) == written.get(name) for name in needed)
     moved = {name for name in needed & {*guessed} if guessed[name] != written[name]}
     if not moved or not needed <= {*guessed}:
         return "", alike
@@ -410,8 +444,8 @@ def _typed(session: Any, table: pol.Table, path: str) -> tuple[str, bool]:
     return f"({listed}) ", alike
 
 
-def _schema(session: Any, path: str, *, inferred: str, **options: str) -> dict[str, str]:
-    with _settled(session, **{_INFERRED: inferred}):
+def _schema(session: Any, path: str, settings: Mapping[str, str], **options: str) -> dict[str, str]:
+    with _settled(session, **settings):
         fields = session.read.options(**options).parquet(path).schema.fields
     return {f.name: f.dataType.simpleString() for f in fields}
 
