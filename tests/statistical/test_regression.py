@@ -21,8 +21,8 @@ from scipy import stats
 import discreet as dc
 from discreet import inference as inf
 from discreet.errors import ParameterError, QueryError
-from discreet.inference._logistic import Cells
-from discreet.inference._regression import Released, Score, Term, _products
+from discreet.inference._logistic import ENDLESS, STEEP, Cells
+from discreet.inference._regression import HIDDEN, Released, Score, Term, _products
 from discreet.plan import MOMENTS, Splines
 
 DESIGNS = {
@@ -357,6 +357,7 @@ def test_log_odds_that_ignore_the_splines_error_fail_the_same_harness():
     counts = np.stack([(sizes - yes) @ at, yes @ at])[:, None]
     steep = inf.Logistic(TERMS_OF_ODDS[:2], Term("y", "y"), None, cells, counts, 1e-6, 1)
     assert steep.conf_int()["a"] == (-np.inf, np.inf)
+    assert steep._why == [STEEP] * 2
 
 
 def test_log_odds_that_the_noise_hides_are_not_determined():
@@ -364,6 +365,28 @@ def test_log_odds_that_the_noise_hides_are_not_determined():
         found = make(_generator("hidden"), 200, 50)
         assert all(e == (-np.inf, np.inf) for e in found.conf_int().values())
         assert set(found.pvalues.values()) == {1.0}
+        assert set(found._why) == {HIDDEN}
+
+
+@pytest.mark.parametrize(
+    ("counts", "variance"),
+    [
+        ([[505, 483], [-8, 12]], 22),
+        ([[490, 497], [0, 4]], 22),
+        ([[507, 498], [0, 2]], 22),
+        ([[501, 494], [0, 1]], 2),
+        ([[488, 496], [-1, 8]], 2),
+        ([[495, 501], [0, 4]], 2),
+    ],
+)
+def test_a_noisy_count_of_no_events_has_no_finite_log_odds(counts, variance):
+    """The information vanishes with its noise: numpy's `LinAlgError: Singular matrix` came out."""
+    cells, noisy = Cells.exact(np.array([[1.0, 0], [1, 1]])), np.array(counts, float)[..., None]
+    terms = TERMS_OF_ODDS[0], TERMS_OF_ODDS[2]
+    found = inf.Logistic(terms, Term("y", "y"), None, cells, noisy, variance, 1)
+    assert set(found.conf_int().values()) == {(-np.inf, np.inf)}
+    assert np.isnan(list(found.params.values())).all()
+    assert set(found._why) == {ENDLESS}
 
 
 def test_log_odds_are_asked_and_paid_on_the_one_road(curator):
@@ -379,6 +402,8 @@ def test_log_odds_are_asked_and_paid_on_the_one_road(curator):
     assert by_pay.params["pay"] > 0
     separated = curator.regression("old ~ age", family="logistic", epsilon=1000)
     assert separated.conf_int()["age"] == (-np.inf, np.inf)
+    assert repr(separated).count(separated._why[0]) == 2
+    assert separated._why[0] in (STEEP, ENDLESS)
     for formula in ("pay ~ age", "old ~ city"):
         with pytest.raises(ParameterError):
             curator.regression(formula, family="logistic", epsilon=1)

@@ -26,8 +26,9 @@ k the most rows of one unit (its rows may be alike: the design effect is at most
 Intervals are Wald's, widened by what e can do, with a critical value between the normal's
 and Laplace's by the noise's share. Where an eigenvalue of the noisy H is less than
 :data:`FLOOR` standard deviations of its own noise, or the curve is so steep that a spline misses
-a probability by more than :data:`STEEPEST`, the coefficients are not determined at this price,
-and that is what is said. Checked by simulation from a thousand rows to a million.
+a probability by more than :data:`STEEPEST`, or the root runs off (a noisy count of events is
+zero or less), the coefficients are not determined, and which of these it is, is said.
+Checked by simulation from a thousand rows to a million.
 
 What is estimated are log-odds in the *clamped* predictors, linear in each. Nothing is asked
 twice: unlike noisy Newton steps, one release serves every β.
@@ -58,6 +59,7 @@ from discreet.inference._formula import example, read_formula
 from discreet.inference._inputs import check_untainted, noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._regression import (
+    HIDDEN,
     Ask,
     Fitted,
     Term,
@@ -76,9 +78,17 @@ if TYPE_CHECKING:
 FLOOR: Final = 5.0
 STEEPEST: Final = 0.005
 """Furthest that a probability may be from its spline."""
+SINGULAR: Final = 1e-12
+"""Least eigenvalue of the information, by the largest, that is told from rounding."""
+
+ENDLESS: Final = "not determined: no finite log-odds"
+STEEP: Final = "not determined: the curve is too steep for the splines"
+UNSETTLED: Final = "not determined: the fit does not settle"
 
 _CELLS: Final = 20_000
 _STEPS: Final = 50
+_REMOTE: Final = 12.0
+"""Log-odds that are out of reach: one in 160 000."""
 _FEW: Final = 12
 """Values of a number that are counted one by one; more are read through splines."""
 
@@ -128,11 +138,28 @@ class Logistic(Fitted):
     laplace: bool = True
 
     @cached_property
-    def _fit(self) -> tuple[Floats, Floats, Floats, Floats] | None:
+    def _fit(self) -> tuple[Floats, Floats, Floats, Floats] | str:
         """Log-odds, their variances, the noise's share of these, and how far splines may be off.
 
-        None: not determined.
+        A text: why they are not determined.
         """
+        found = self._root()
+        if isinstance(found, str):
+            return found
+        beta, information, noise = found
+        slack = self._slack(beta, information, noise)
+        if slack is None:
+            return STEEP
+        # from coefficients of scaled columns to those of columns in units
+        scale = np.diag([1 / t.half for t in self.terms])
+        scale[0, 1:] = [-t.centre / t.half for t in self.terms[1:]]
+        inverse = scale @ np.linalg.inv(information)
+        noisy = np.diag(inverse @ noise @ inverse.T)
+        total = self.rows * np.diag(inverse @ information @ inverse.T) + noisy
+        return scale @ beta, total, noisy / total, np.abs(inverse) @ slack
+
+    def _root(self) -> tuple[Floats, Floats, Floats] | str:
+        """Where the noisy score is zero, with its information and the noise's covariance."""
         z, cells = self.cells.design, self.cells
         n, known = self.counts.sum(axis=0), cells.coefficients(self.cells.design)
         top = np.einsum("gm,gmd->d", self.counts[1], known)
@@ -146,27 +173,18 @@ class Logistic(Fitted):
             # noise of the information in each of its own directions
             spread = np.einsum("gmij,ik,jk->kgm", each, ways, ways)
             noise = np.sqrt(2 * self.variance * (spread**2).sum(axis=(1, 2)))
-            if (sizes <= FLOOR * noise).any():
-                return None
+            if (sizes <= np.maximum(FLOOR * noise, SINGULAR * sizes[-1])).any():
+                # far out every probability is next to 0 or 1, and nothing is left to see
+                return ENDLESS if float(np.abs(z @ beta).max()) > _REMOTE else HIDDEN
             expected = cells.coefficients(z * p[..., None])
             step = np.linalg.solve(information, top - np.einsum("gm,gmd->d", n, expected))
             beta = beta + step * min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))
             if float(np.abs(step).max()) < 1e-10:
                 break
         else:
-            return None
+            return ENDLESS if float(np.abs(z @ beta).max()) > _REMOTE else UNSETTLED
         sides = (known - expected).reshape(-1, beta.size), expected.reshape(-1, beta.size)
-        noise = self.variance * (sides[0].T @ sides[0] + sides[1].T @ sides[1])
-        slack = self._slack(beta, information, noise)
-        if slack is None:
-            return None
-        # from coefficients of scaled columns to those of columns in units
-        scale = np.diag([1 / t.half for t in self.terms])
-        scale[0, 1:] = [-t.centre / t.half for t in self.terms[1:]]
-        inverse = scale @ np.linalg.inv(information)
-        noisy = np.diag(inverse @ noise @ inverse.T)
-        total = self.rows * np.diag(inverse @ information @ inverse.T) + noisy
-        return scale @ beta, total, noisy / total, np.abs(inverse) @ slack
+        return beta, information, self.variance * (sides[0].T @ sides[0] + sides[1].T @ sides[1])
 
     def _slack(self, beta: Floats, information: Floats, noise: Floats) -> Floats | None:
         """Most that the score may be off at log-odds in reach; None: more than a little."""
@@ -192,7 +210,7 @@ class Logistic(Fitted):
 
     @cached_property
     def _read(self) -> list[tuple[float, float, float]]:
-        if self._fit is None:
+        if isinstance(self._fit, str):
             return [(math.nan, math.nan, 1.0)] * len(self.terms)
         found = []
         for beta, variance, share, slack in zip(*map(np.ndarray.tolist, self._fit), strict=True):
@@ -202,12 +220,17 @@ class Logistic(Fitted):
         return found
 
     @property
+    def _why(self) -> list[str]:
+        why = self._fit if isinstance(self._fit, str) else HIDDEN
+        return [why] * len(self.terms)
+
+    @property
     def nobs(self) -> float:
         """Noisy number of rows."""
         return float(self.counts.sum())
 
     def _ends(self, error: float) -> list[tuple[float, float]]:
-        if self._fit is None:
+        if isinstance(self._fit, str):
             return [(-math.inf, math.inf)] * len(self.terms)
         beta, variances, shares, slack = self._fit
         z = np.array([quantile(float(s), error, laplace=self.laplace) for s in shares])

@@ -69,6 +69,8 @@ from discreet.plan import MOMENTS, Pairwise, Query
 if TYPE_CHECKING:
     from discreet.curator import Curator
 
+HIDDEN: Final = "not determined at this ε"
+
 _FAR: Final = 1e6
 """A coefficient, in ranges of y per range of x, that is not told from infinity."""
 
@@ -287,6 +289,11 @@ class Fitted(ABC):
     def _ends(self, error: float) -> Sequence[tuple[float, float]]:
         """Both ends for each column."""
 
+    @property
+    def _why(self) -> Sequence[str]:
+        """What is said of each column where its interval is unbounded."""
+        return [HIDDEN] * len(self.terms)
+
     def _named(self, values: Iterable[float]) -> Coefficients:
         return Coefficients(zip([t.name for t in self.terms], values, strict=True))
 
@@ -323,11 +330,11 @@ class Fitted(ABC):
             f"{self.what} of {self.response.name}, noise accounted for",
             f"{'':{width}}  {'coef':>12}  {'std err':>10}  {'p':>9}  95 % interval",
         ]
-        for name, value in params.items():
+        for (name, value), why in zip(params.items(), self._why, strict=True):
             low, high = ends[name]
             shown = f"[{low:.5g}, {high:.5g}]"
             if low == -math.inf and high == math.inf:
-                shown = "not determined at this ε"
+                shown = why
             lines.append(
                 f"{name:{width}}  {value:12.5g}  {bse[name]:10.3g}  "
                 f"{_pvalue(pvalues[name]):>9}  {shown}"
