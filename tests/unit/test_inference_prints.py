@@ -1,11 +1,14 @@
 """What statistics print, draw and suggest, as somebody who is new to them reads it."""
 
 import re
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
 
 import discreet as dc
+from discreet import inference as inf
+from discreet.errors import ParameterError
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +42,29 @@ def test_ends_of_a_survey_are_told_apart(curator, by):
     assert len(shown) == 3 * (2 if by else 1)
     number = r"-?\d{1,3}(\u2009\d{3})*(\.\d+)?"
     assert all(re.search(rf"  \[{number}, {number}\]$", line) for line in shown), shown
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"within": 500, "high": 100_000}, {"within": "0.1", "low": "-0.3", "high": "0.4"},
+     {"within": 2, "high": 10, "sd": 20}, {"within": 1}, {"within": 500}],
+)  # fmt: skip
+def test_a_mean_is_not_planned_as_a_share(given):
+    with pytest.raises(ParameterError) as refused:
+        inf.sample_size(**given, epsilon=1)
+    hint = refused.value.hint
+    (parameter, _), *_ = hint.parameters
+    assert parameter == ("within" if set(given) == {"within"} else "sd")
+    assert inf.sample_size(**(given | dict(hint.parameters)), epsilon=1) > 20
+
+
+@pytest.mark.parametrize(("low", "high"), [(18, 90), (0, 1500), ("-0.3", "0.4"), (0, 7)])
+def test_any_bounds_can_be_planned(low, high):
+    """The margin is a part of the range, whose place and size do not matter."""
+    reach = Fraction(high) - Fraction(low)
+    n = inf.sample_size(within=reach / 20, sd=reach / 4, low=low, high=high, epsilon=1)
+    assert n == inf.sample_size(within=5, sd=25, low=0, high=100, epsilon=1)
+
+
+def test_a_share_has_the_bounds_of_a_share():
+    assert inf.sample_size(within="0.05", low=0, high=1, epsilon=1) == 481
