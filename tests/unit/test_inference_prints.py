@@ -8,6 +8,8 @@ import pytest
 
 import discreet as dc
 from discreet import inference as inf
+from discreet import local
+from discreet.answer import Chart
 from discreet.errors import ParameterError
 
 
@@ -68,3 +70,23 @@ def test_any_bounds_can_be_planned(low, high):
 
 def test_a_share_has_the_bounds_of_a_share():
     assert inf.sample_size(within="0.05", low=0, high=1, epsilon=1) == 481
+
+
+def _charts(curator):
+    counts = curator.sql("SELECT town, COUNT(*) AS n FROM people GROUP BY town", epsilon=1)
+    yield "rows: all bins at once", inf.histogram(counts).chart()
+    yield "share of rows up to", inf.ecdf(counts).chart()
+    yield "margin", inf.accuracy_curve([1, 2]).chart()
+    yield "1000 reports", local.simulate(local.KaryResponse(4, 1), n=1000, seed=1).chart()
+
+
+def test_whatever_is_drawn_can_be_saved(curator, tmp_path, monkeypatch):
+    for words, chart in _charts(curator):
+        assert isinstance(chart, Chart)
+        chart.save(tmp_path / "c.png")
+        assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+        with monkeypatch.context() as without:
+            without.setitem(__import__("sys").modules, "vl_convert", None)
+            shown = chart._repr_mimebundle_()
+        assert shown["application/vnd.vegalite.v5+json"] == chart
+        assert words in shown["text/plain"]

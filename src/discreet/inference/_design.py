@@ -112,7 +112,7 @@ def sample_size(
 
 def _check_share(margin: float, low: Fraction, high: Fraction) -> None:
     """Refuse what was meant for a mean: without a deviation a share is planned."""
-    if (low, high) != (0, 1):
+    if low != 0 or high != 1:
         raise ParameterError(
             "bounds are those of a mean, and its margin needs the standard deviation of one value",
             hint=_deviation(low, high),
