@@ -53,6 +53,15 @@ def number(value: float, margin: float | None = None, most: int = 12) -> str:
     return f"{value:,.{min(digits, most)}f}".replace(",", "\u2009")
 
 
+def interval(low: float, high: float, margin: float | None = None, most: int = 12) -> str:
+    """Print an interval, its ends as :func:`number` does; spaces part their thousands.
+
+    >>> interval(0, 12.25, 0.5)
+    '[0.00, 12.25]'
+    """
+    return f"[{number(low, margin, most)}, {number(high, margin, most)}]"
+
+
 def plural(n: int, what: str) -> str:
     """Count things whose plural ends in s.
 

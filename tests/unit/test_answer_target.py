@@ -613,3 +613,18 @@ def test_a_stored_answer_speaks_of_the_question_that_is_asked_now():
     for statement in statements:
         del statement["coin"]
     assert statements[0] == statements[1]
+
+
+@pytest.mark.parametrize(
+    ("null", "said"), [("0.5", "0.5000"), ("-0.3", "-0.3000"), ("1e-1", "0.1000"), (1, "1")]
+)
+def test_what_stands_for_a_missing_value_may_be_a_fraction(null, said):
+    column = {"type": "real", "min": "-0.5", "max": 1, "step": "0.1", "null": null}
+    policy = {
+        "policy": {"name": "fractions"},
+        "budget": {"epsilon": "9"},
+        "tables": {"t": {"columns": {"x": column}}},
+    }
+    curator = dc.open(pa.table({"x": [0.1, None] * 9}), policy=policy, ledger=":memory:")
+    answer = curator.sql("SELECT AVG(x) AS a FROM t", epsilon=1)
+    assert f"missing x counted as {said}" in answer.target

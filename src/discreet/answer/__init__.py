@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from discreet._vega import FORMS, Chart, check_renderer
 from discreet.answer._answer import Answer
-from discreet.answer._chart import FORMS, Chart, check_renderer
 from discreet.answer._levels import Rows, moved_by
 from discreet.answer._outputs import bounds, evaluate
 from discreet.answer._record import CURRENCIES, Record, read

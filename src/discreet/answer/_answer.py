@@ -15,8 +15,8 @@ from discreet import _exact
 from discreet._exact import Number
 from discreet._print import plural
 from discreet._text import visible
+from discreet._vega import Chart
 from discreet.answer import _chart, _moments, _outputs, _show
-from discreet.answer._chart import Chart
 from discreet.answer._folds import is_whole
 from discreet.answer._levels import Rows, moved_by
 from discreet.answer._record import UNION, Record, parsed, read

@@ -7,25 +7,19 @@ those of Okabe and Ito, which people with any kind of colour vision tell apart.
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
-import json
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from discreet import _vega
 from discreet._print import plural
-from discreet._text import json_safe, visible
-from discreet.errors import ParameterError
+from discreet._text import visible
+from discreet._vega import Chart
 
 if TYPE_CHECKING:
     from discreet.answer._answer import Answer
-
-FORMS: Final = (".svg", ".png", ".html", ".json")
-"""Endings of the files that a chart can be saved as."""
 
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _GROUPS: Final = 40
@@ -39,96 +33,6 @@ _AXIS: Final = 12
 _WIDTHS: Final = (420, 270, 180)
 """Width of a panel, by how many stand side by side."""
 _LINE: Final = 88
-_PNG_SCALE: Final = 2.0
-_RULES: Final = "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'"
-
-
-class Chart(dict[str, Any]):
-    """A Vega-Lite specification that notebooks draw and that can be saved as a picture.
-
-    Drawing needs the extra ``discreet[charts]``; the specification itself does not.
-
-    >>> Chart({"mark": "point"})["mark"]
-    'point'
-    """
-
-    def svg(self) -> str:
-        """Return the picture as SVG."""
-        return str(_renderer().vegalite_to_svg(_drawable(self)))
-
-    def png(self) -> bytes:
-        """Return the picture as PNG, for screens of double density."""
-        return bytes(_renderer().vegalite_to_png(_drawable(self), scale=_PNG_SCALE))
-
-    def html(self) -> str:
-        """Return a page that shows the picture, runs nothing and loads nothing.
-
-        Labels come from data and from anybody's records. In an image nothing of them can
-        become markup or script, and the page's own rules allow neither scripts nor connections.
-        """
-        image = base64.b64encode(self.svg().encode()).decode()
-        return (
-            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta '
-            f'http-equiv="Content-Security-Policy" content="{_RULES}"><title>chart</title></head>'
-            f'<body><img alt="chart" src="data:image/svg+xml;base64,{image}"></body></html>\n'
-        )
-
-    def json(self) -> str:
-        """Return the specification as text."""
-        return json_safe(json.dumps(self, ensure_ascii=False, indent=1)) + "\n"
-
-    def content(self, form: str) -> str | bytes:
-        """Return what a file with this ending holds."""
-        ways: dict[str, Callable[[], str | bytes]]
-        ways = {".svg": self.svg, ".png": self.png, ".html": self.html, ".json": self.json}
-        if form.lower() not in ways:
-            raise ParameterError(
-                f"a chart's file ends in {', '.join(FORMS)}, not {form or 'nothing'!r}",
-                hint='answer.chart().save("chart.svg")',
-            )
-        return ways[form.lower()]()
-
-    def save(self, path: str | Path) -> None:
-        """Write the chart to a file; its ending (.svg, .png, .html, .json) says how."""
-        target = Path(path)
-        content = self.content(target.suffix)
-        target.write_bytes(content.encode() if isinstance(content, str) else content)
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        """Draw it in a notebook: as a picture, or as Vega-Lite where no renderer is installed."""
-        words = {"text/plain": f"chart: {' '.join(self.get('title', {}).get('text', ()))}"}
-        try:
-            return {"image/svg+xml": self.svg()} | words
-        except ParameterError:
-            return {"application/vnd.vegalite.v5+json": dict(self)} | words
-
-
-def _renderer() -> Any:
-    try:
-        import vl_convert  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - an optional extra
-    except ImportError:
-        raise ParameterError(
-            "drawing charts needs the extra 'charts' (a .json chart does not)",
-            hint='pip install "discreet[charts]"',
-        ) from None
-    return vl_convert
-
-
-def check_renderer() -> None:
-    """Refuse a picture that could not be drawn."""
-    _renderer()
-
-
-def _drawable(value: Any) -> Any:
-    """Take out characters that no image can hold: the renderer ends the process at some."""
-    if isinstance(value, str):
-        return visible(value)
-    if isinstance(value, Mapping):
-        return {key: _drawable(item) for key, item in value.items()}
-    return [_drawable(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-# -- of an answer -----------------------------------------------------------------------
 
 
 def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:

@@ -13,7 +13,7 @@ import numpy as np
 
 from discreet._exact import Number, show
 from discreet._exact import confidence as read_confidence
-from discreet._print import number
+from discreet._print import interval, number
 from discreet._text import visible
 
 if TYPE_CHECKING:
@@ -80,15 +80,15 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     margin = (high - low) / 2
     if scalar(value) is None:
         # no estimate; where a range is known it is said
-        return f"NULL [{number(low)}, {number(high)}]"
+        return f"NULL {interval(low, high)}"
     if not math.isfinite(margin):
-        return f"{number(float(value))} [{number(low)}, {number(high)}]"
+        return f"{number(float(value))} {interval(low, high)}"
     # what ROUND has cut is not padded again
     most = max(_decimals(float(x)) for x in (value, low, high))
-    shown, left, right = (number(float(x), margin, most) for x in (value, low, high))
+    shown = number(float(value), margin, most)
     if math.isclose(float(value) - low, high - float(value), rel_tol=1e-6, abs_tol=1e-9):
         return f"{shown} ± {number(margin, margin, most)}"
-    return f"{shown} [{left}, {right}]"
+    return f"{shown} {interval(float(low), float(high), margin, most)}"
 
 
 def cells(answer: Answer, ends: Sequence[Mapping[str, Any]], most: int | None = None) -> list[Row]:

@@ -58,8 +58,8 @@ class Band:
         columns = {"value": self.value, "low": self.low, "high": self.high}
         return pd.DataFrame(columns, index=pd.Index(self.bins, name="bin"))
 
-    def chart(self) -> dict[str, Any]:
-        """Return a Vega-Lite specification: a line or bars inside their band."""
+    def chart(self) -> _vega.Chart:
+        """Return a line inside its band, as Vega-Lite; ``save("band.png")`` draws it."""
         values = [
             {"bin": str(b), "value": float(v), "low": float(lo), "high": float(hi)}
             for b, v, lo, hi in zip(self.bins, self.value, self.low, self.high, strict=True)

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from discreet.plan import Aggregate, Groups, Law, Salt
 
 _MOST = 10**12
-_STEPS = 1000
-"""Parts of the public range on which the values of the planned mean lie."""
 
 
 def sample_size(
@@ -61,7 +59,8 @@ def sample_size(
     p
         The share; one half needs the most people.
     sd, low, high
-        Standard deviation of one value and its public bounds, for a mean in their middle.
+        Standard deviation of one value and its public bounds, for a mean in their middle. Bounds
+        without `sd` are refused: the spread of the values decides.
     neighbours
         The policy's relation: under "change-one" the number of people is public.
     p0, p1, power, alpha
@@ -101,6 +100,7 @@ def sample_size(
         raise ParameterError("low must be below high", hint=Hint("low", 0).also("high", 100))
     share = _exact.confidence(p, "p")
     if sd is None:
+        _check_share(margin, a, b)
         asked = _Asked(
             pol.Boolean("x"), "SELECT AVG(x) AS x FROM t", eps, neighbours, (True, False)
         )
@@ -110,18 +110,37 @@ def sample_size(
     return _least(lambda n: asked.margin(n, share, level) <= margin)
 
 
+def _check_share(margin: float, low: Fraction, high: Fraction) -> None:
+    """Refuse what was meant for a mean: without a deviation a share is planned."""
+    if low != 0 or high != 1:
+        raise ParameterError(
+            "bounds are those of a mean, and its margin needs the standard deviation of one value",
+            hint=_deviation(low, high),
+        )
+    if margin >= 1:
+        raise ParameterError(
+            f"a share lies between 0 and 1, so that a margin of {margin:g} says nothing; "
+            "for a mean say sd, low and high",
+            hint=Hint("within", "0.02"),
+        )
+
+
+def _deviation(low: Fraction, high: Fraction) -> Hint:
+    """Suggest a deviation that the bounds allow."""
+    part = (high - low) / 4
+    return Hint("sd", int(part) if part.denominator == 1 else _exact.show(part))
+
+
 def _mean(
     sd: Fraction, low: Fraction, high: Fraction, epsilon: Fraction, neighbours: str
 ) -> _Asked:
     """Plan a mean of values that lie one deviation above and below the middle."""
     if not 0 < 2 * sd <= high - low:
         raise ParameterError(
-            "a deviation is positive, and at most half of the range", hint=Hint("sd", 10)
+            "a deviation is positive, and at most half of the range", hint=_deviation(low, high)
         )
-    step = (high - low) / _STEPS
-    column = pol.Real("x", min=low, max=high, step=step, null=0)
-    reach = max(round(sd / step), 1) * step
-    values = float((low + high) / 2 + reach), float((low + high) / 2 - reach)
+    column = pol.Real("x", min=low, max=high, null=low)
+    values = float((low + high) / 2 + sd), float((low + high) / 2 - sd)
     return _Asked(column, "SELECT AVG(x) AS x, STDDEV(x) AS s FROM t", epsilon, neighbours, values)
 
 

@@ -57,7 +57,7 @@ import numpy as np
 from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
-from discreet._print import number
+from discreet._print import interval, number
 from discreet._text import quoted
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
@@ -268,8 +268,8 @@ class Survey:
             for what in WHAT:
                 low, high = row[f"{what}_low"], row[f"{what}_high"]
                 half = (high - low) / 2
-                shown = " ".join(number(x, half) for x in (low, high))
-                lines.append(f"{name:10} {what:6} {number(row[what], half):>12}  [{shown}]")
+                shown = f"{number(row[what], half):>12}  {interval(low, high, half)}"
+                lines.append(f"{name:10} {what:6} {shown}")
         lines.append(f"{paid(self.answer)}; intervals cover the population's values (95 %)")
         fixed = bool(self.groups) and self.groups[0].fixed
         lines.append(f"units taken as drawn independently; {_FIXED if fixed else _RANDOM}")

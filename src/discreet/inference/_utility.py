@@ -206,8 +206,8 @@ class Curve:
         """Return the curve as rows."""
         return [{"epsilon": e, "margin": a} for e, a in zip(self.epsilon, self.margin, strict=True)]
 
-    def chart(self) -> dict[str, Any]:
-        """Return a Vega-Lite specification."""
+    def chart(self) -> _vega.Chart:
+        """Return a line, as Vega-Lite; ``save("curve.png")`` draws it."""
         log = {"scale": {"type": "log"}}
         encoding = {
             "x": _vega.number("epsilon", title="ε (privacy loss)", **log),

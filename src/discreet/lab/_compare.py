@@ -126,7 +126,7 @@ class Comparison:
             (bounds, _vega.layer("tick", most, size=30, **black)),
             ([{}], _vega.layer("rule", coin, **grey)),
         ]
-        spec = _vega.chart(
+        return _vega.chart(
             {
                 "text": ["How often an attacker guesses one person's bit (a coin: 50 %)"],
                 "subtitle": f"{self.trials} trials: ± {self._margin:.0f} % at 95 %; "
@@ -136,7 +136,6 @@ class Comparison:
             height={"step": 34, "for": "position"},
             layer=[{"data": {"values": rows}, **layer} for rows, layer in drawn],
         )
-        return Chart(spec)
 
     @property
     def _margin(self) -> float:

@@ -11,7 +11,7 @@ from discreet import _vega
 from discreet.local._intervals import Interval
 
 
-def bars(estimate: Any, labels: Sequence[Any], centre: Any, ends: Interval) -> dict[str, Any]:
+def bars(estimate: Any, labels: Sequence[Any], centre: Any, ends: Interval) -> _vega.Chart:
     """Draw bars with error bars, one per item."""
     centre, low, high = (np.ravel(x) for x in (centre, ends.low, ends.high))
     data = [
@@ -37,7 +37,7 @@ def bars(estimate: Any, labels: Sequence[Any], centre: Any, ends: Interval) -> d
 
 def lines(
     rows: Iterable[Mapping[str, Any]], *, x: str, y: str, colour: str, title: str
-) -> dict[str, Any]:
+) -> _vega.Chart:
     """Draw lines on logarithmic axes."""
     log = {"scale": {"type": "log"}}
     encoding = {

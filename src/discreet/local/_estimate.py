@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from discreet import _exact
+from discreet import _exact, _vega
 from discreet import privacy as p_
 from discreet._dataclass import dataclass
 from discreet._exact import Number
@@ -96,8 +96,8 @@ class Estimate:
         low, high = self.centre - reach, self.centre + reach
         return Interval(low, high, level, POPULATION, NORMAL, self.limits)
 
-    def chart(self, confidence: Number = 0.95, labels: Any = None) -> dict[str, Any]:
-        """Return a Vega-Lite chart: bars with error bars."""
+    def chart(self, confidence: Number = 0.95, labels: Any = None) -> _vega.Chart:
+        """Return bars with error bars, as Vega-Lite; ``save("shares.png")`` draws them."""
         names = self.names if labels is None else tuple(labels)
         return _charts.bars(self, names, self.centre, self.interval(confidence))
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Collection, Iterator, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from discreet._exact import show
@@ -246,7 +247,7 @@ def _shown(value: object) -> str:
     if isinstance(value, dt.date | dt.datetime):
         return value.isoformat()
     # a record holds printable text, and a thin space is not
-    return number(float(str(value))).replace("\u2009", " ")
+    return number(float(Fraction(str(value)))).replace("\u2009", " ")
 
 
 def rows_of_one_unit(part: Part, each: Aggregate) -> list[int | None]:

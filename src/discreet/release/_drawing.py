@@ -30,7 +30,7 @@ def rows(
     panels: Sequence[str],
     table: Mapping[str, NDArray[np.float64]],
     title: str,
-) -> dict[str, Any]:
+) -> _vega.Chart:
     """Draw one line for each row of a table; a row whose value is NaN is left empty.
 
     Parameters
@@ -70,7 +70,7 @@ def rows(
     return _vega.chart(title, vconcat=drawn)
 
 
-def grid(domain: Domain, counts: NDArray[Any], title: str) -> dict[str, Any]:
+def grid(domain: Domain, counts: NDArray[Any], title: str) -> _vega.Chart:
     """Draw counts over two axes as a map; cells that are NaN stay empty."""
     (down, across), (first, second) = domain.names, domain.values
     tall, wide = counts.shape
@@ -99,7 +99,7 @@ def _side(name: str, values: Sequence[str], size: float) -> dict[str, Any]:
 
 def line(
     table: Mapping[str, NDArray[np.float64]], title: str, domain: Domain | None = None
-) -> dict[str, Any]:
+) -> _vega.Chart:
     """Draw many numbers over their place in the workload, with a band where one is known.
 
     A `domain` of one axis names the place, where each query belongs to a value of it.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet import _exact, noise
+from discreet import _exact, _vega, noise
 from discreet import privacy as p
 from discreet._dataclass import dataclass
 from discreet._exact import Number
@@ -186,7 +186,7 @@ class Publication:
         *,
         table: Mapping[str, NDArray[np.float64]] | None = None,
         title: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> _vega.Chart:
         """Return a Vega-Lite chart: a short table row by row, a map for two axes, else a line.
 
         Parameters
