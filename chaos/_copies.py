@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import shutil
@@ -185,6 +186,7 @@ def copies(count: int, trials: int, *, strangers: bool = False) -> Row:
 
 
 def _spend(path: Path, who: int, start: Any, done: Any, strangers: bool) -> None:
+    gc.freeze()  # a fork must not close what its parent's garbage holds: DuckDB ends the process at that
     paid = 0
     if strangers:
         os.environ["XDG_STATE_HOME"] = f"{path}.state"
