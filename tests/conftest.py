@@ -6,6 +6,7 @@ system package and skips nothing.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import itertools
 import json
@@ -31,6 +32,9 @@ settings.register_profile(
     derandomize=not os.environ.get("DISCREET_FRESH"),
 )
 settings.load_profile("default")
+
+# a forked child that collects an engine of an earlier test waits for threads it does not have
+os.register_at_fork(after_in_child=gc.freeze)
 
 
 @pytest.hookimpl(trylast=True)

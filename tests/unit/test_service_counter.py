@@ -69,7 +69,7 @@ def opened(tmp_path):
     """Desks of one policy, ledger and folder, each with one place; by the service's rules."""
     own = dc.policy
 
-    def start(work, *, budget="1", **rules):
+    def start(work, *, budget="1", busy=1.0, **rules):
         table = own.Table("people", [own.Integer("age", 0, 115)])
         policy = own.Policy([table], own.Budget(budget), name="desk",
                             service=own.Service(rows=1000, **rules))  # fmt: skip
@@ -81,7 +81,7 @@ def opened(tmp_path):
             with dc.open(
                 {"people": str(path)}, policy=policy, ledger=str(tmp_path / "l")
             ) as curator:
-                desk = Desk(Counter(curator), Home(tmp_path / "home"), 1.0, 4.0)
+                desk = Desk(Counter(curator), Home(tmp_path / "home"), 1.0, 4.0, busy)
                 worker = Worker(curator)
                 desk.places = [Place(worker, Setup(policy, None, 0, "", 0, ""), desk.turns)]
                 desk.places[0]._another = worker.another
