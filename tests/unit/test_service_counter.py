@@ -10,13 +10,13 @@ import datetime as dt
 import pickle
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from fractions import Fraction
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests import clockwork
 
 import discreet as dc
 from discreet.curator import Counter, run_bill
@@ -27,8 +27,6 @@ from discreet.service._orders import check_key
 from discreet.service._pool import Place, Run, Turns
 from discreet.service._seats import Seats
 from discreet.service._worker import DONE, FAILED, Setup
-
-pytestmark = pytest.mark.races
 
 COUNT = "SELECT COUNT(*) AS n FROM people"
 
@@ -42,13 +40,13 @@ class Worker:
     def __init__(self, curator):
         self._curator = curator
         self.asked, self.fails, self.replaced = [], False, 0
-        self.free = threading.Event()
+        self.free = asyncio.Event()
         self.free.set()
         self.overran = False
 
-    def ask(self, bill, allowance=0.0):
+    async def ask(self, bill, allowance=0.0):
         self.asked.append((bill, allowance))
-        self.free.wait(60)
+        await self.free.wait()
         if self.fails:
             return FAILED
         own = self._curator
@@ -92,7 +90,7 @@ def opened(tmp_path):
                     await desk.close()
                     desk.places[0]._thread.shutdown()  # the engine is in use until then
 
-        return asyncio.run(main())
+        return clockwork.run(main())
 
     return start
 
@@ -530,7 +528,7 @@ def test_what_another_host_has_settled_meanwhile_costs_nothing(opened, monkeypat
     async def work(desk, worker):
         bill = desk.orders.bill(question(), "ben")
         paid = desk.counter.pay(bill, "ben", key="theirs")
-        text = worker.ask(pickle.dumps(bill))[1:].decode()
+        text = (await worker.ask(pickle.dumps(bill)))[1:].decode()
 
         async def waited(_paid):
             desk.counter.settle(paid, text)
@@ -568,11 +566,11 @@ def placed(work):
         overran = False
 
         def __init__(self):
-            self.killed, self.free, self.asked = False, threading.Event(), []
+            self.killed, self.free, self.asked = False, asyncio.Event(), []
 
-        def ask(self, bill, allowance=0.0):
+        async def ask(self, bill, allowance=0.0):
             self.asked.append(bill)
-            self.free.wait(20)
+            await self.free.wait()
             if self.killed:
                 raise EOFError
             return DONE + bill
@@ -602,7 +600,7 @@ def placed(work):
         finally:
             await place.close()
 
-    asyncio.run(main())
+    clockwork.run(main())
 
 
 def test_nothing_is_settled_after_the_end():
@@ -697,7 +695,7 @@ def test_a_run_that_was_begun_too_late_slips_once_and_nothing_starts_behind_it()
         place.start()
         await second.started.wait()
         await asyncio.sleep(second.release - 0.3 - asyncio.get_running_loop().time())
-        worker.free, held = threading.Event(), worker.free
+        worker.free, held = asyncio.Event(), worker.free
         held.set()
         await until(lambda: second.begun is not None)
         assert second.held_up
@@ -732,6 +730,7 @@ def test_a_place_is_taken_no_longer_than_the_tick():
     placed(work)
 
 
+@pytest.mark.races
 @pytest.mark.parametrize(("code", "late"), [
     ("import time; time.sleep(60)", False),
     ("import os, signal; os.kill(os.getpid(), signal.SIGPROF)", True),

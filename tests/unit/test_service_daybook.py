@@ -6,7 +6,6 @@ A kill is a daybook whose file is let go without a word, as the system does it.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import shutil
 import sqlite3
@@ -14,22 +13,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.unit.test_service_counter import answered, debits, question, spent
-from tests.unit.test_service_counter import opened as desks
+from tests.unit.test_service_counter import answered, debits, opened, question, spent
 
 from discreet.service import Home, _daybook
 from discreet.service._daybook import Daybook
 from discreet.service._errors import BusyError
 
-__all__ = ["desks"]
-
-pytestmark = pytest.mark.races
-
-
-@pytest.fixture
-def opened(desks):
-    """Desks whose ticks leave two seconds to the shortest run: a busy machine may stand still."""
-    return functools.partial(desks, busy=8.0)
+__all__ = ["opened"]
 
 
 def killed(book):

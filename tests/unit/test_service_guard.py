@@ -13,6 +13,8 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests import clockwork
+from tests.clockwork import FakeWorker
 
 import discreet as dc
 from discreet import engines
@@ -23,7 +25,7 @@ from discreet.service import Home, _machine, _pages, _pool, _ticks, _views
 from discreet.service._desk import Desk
 from discreet.service._orders import Order
 from discreet.service._pool import Place, Run, Turns, Worker
-from discreet.service._worker import DONE, FAILED, Setup
+from discreet.service._worker import DONE, Setup
 
 pytestmark = pytest.mark.races
 own = dc.policy
@@ -260,34 +262,6 @@ def test_what_has_room_is_answered_however_long_the_texts_are(memory, tmp_path):
 # -- whose fault --------------------------------------------------------------------------
 
 
-class FakeWorker:
-    """Takes as much processor time as it is told; its clock ends it, as the system's does."""
-
-    def __init__(self, durations, asked, *, clocked=True):
-        self._durations, self._asked, self._clocked = durations, asked, clocked
-        self.killed = self.overran = False
-
-    def ask(self, bill, allowance=0.0):
-        took = self._durations[int(bill)]
-        self._asked.append(int(bill))
-        if took < 0:
-            return FAILED  # of memory
-        self.overran = self._clocked and 0 < allowance < took
-        end = time.monotonic() + (allowance if self.overran else took)
-        while time.monotonic() < end:
-            if self.killed:
-                raise EOFError
-            time.sleep(0.005)
-        if self.overran:
-            raise EOFError
-        return DONE + b"outcome"
-
-    def kill(self):
-        self.killed = True
-
-    end = kill
-
-
 class _Named:
     identity = "fake"
 
@@ -298,7 +272,14 @@ def _run(durations, *, bound, tick, most=None, clocked=True):
 
     async def main():
         turns, ended = Turns(), asyncio.Event()
-        make = lambda: FakeWorker(durations, asked, clocked=clocked)  # noqa: E731 - short
+
+        def takes(bill):
+            asked.append(int(bill))
+            return durations[int(bill)]
+
+        def make():
+            return FakeWorker(takes, clocked=clocked)
+
         place = Place(make(), Setup(_Named(), None, 0, "", 0, ""), turns)
         place._another = make
 
@@ -326,7 +307,7 @@ def _run(durations, *, bound, tick, most=None, clocked=True):
             await asyncio.wait_for(ended.wait(), 100)
         await place.close()
 
-    asyncio.run(main())
+    clockwork.run(main())
     return found, made, asked
 
 
@@ -362,7 +343,7 @@ def test_what_waits_when_the_brake_is_on_is_held_unrun():
     """
     durations = [0.5] * 12
     found, made, asked = _run(durations, bound=0.1, tick=0.8, most=3)
-    assert sorted(asked) == list(range(12))  # a standstill of the machine may change their order
+    assert asked == list(range(12))
     assert sum(run.overran for run in made) == 3
     assert [i for i, text in sorted(found.items()) if text is None] == [0, 1, 2]
 

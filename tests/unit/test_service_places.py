@@ -12,12 +12,11 @@ from math import ceil, comb, log2
 from pathlib import Path
 
 import pytest
+from tests import clockwork
 
 from discreet.service._pool import Place, Run, Turns, Worker
 from discreet.service._seats import Seats
 from discreet.service._worker import DONE, Setup
-
-pytestmark = pytest.mark.races
 
 
 class Named:
@@ -60,6 +59,7 @@ class Stuck(Worker):
         raise EOFError
 
 
+@pytest.mark.races
 def test_the_loop_does_not_wait_for_a_worker_that_is_ended_at_a_tick():
     """It takes as long as its memory takes to be freed, 0.4 s for 400 MiB: a thread waits."""
 
@@ -95,18 +95,17 @@ class Gated(Worker):
     overran = False
 
     def __init__(self, asked):
-        self._asked, self.gate = asked, threading.Semaphore(0)
+        self._asked, self.gate = asked, asyncio.Semaphore(0)
 
-    def ask(self, bill, allowance=0.0):
+    async def ask(self, bill, allowance=0.0):
         self._asked.append(bill)
-        assert self.gate.acquire(timeout=60)
+        await self.gate.acquire()
         return DONE + bill
 
     def end(self):
         pass
 
-    def kill(self):
-        self.gate.release(99)
+    kill = end
 
 
 def _braked(work, workers):
@@ -133,7 +132,7 @@ def _braked(work, workers):
             for place in places:
                 await place.close()
 
-    asyncio.run(main())
+    clockwork.run(main())
 
 
 def test_what_is_held_is_what_starts_after_the_brake_however_far_a_worker_has_got():
@@ -149,7 +148,9 @@ def test_what_is_held_is_what_starts_after_the_brake_however_far_a_worker_has_go
         await _until(lambda: turns._held == [after])
         assert after.placed  # for all that anybody sees before its tick
         assert asked == [b"a"]
-        places[0]._worker.gate.release(9)
+        places[0]._worker.gate.release()
+        places[0]._worker.gate.release()
+        places[0]._worker.gate.release()
         await _until(before.outcome.done)
         await asyncio.sleep(0.1)
         assert asked == [b"a", b"b"]

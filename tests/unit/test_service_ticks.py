@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import pickle
-import threading
 import time
 
 import pyarrow as pa
 import pytest
+from tests import clockwork
+from tests.clockwork import FakeWorker
 
 import discreet as dc
 from discreet.curator import Counter, run_bill
@@ -17,7 +18,7 @@ from discreet.errors import DiscreetError, EngineError
 from discreet.service import Home, _machine, _pool, _ticks
 from discreet.service._desk import Desk
 from discreet.service._pool import Place, Run, Turns
-from discreet.service._worker import DONE, FAILED, Setup
+from discreet.service._worker import Setup
 
 pytestmark = pytest.mark.races
 
@@ -154,37 +155,6 @@ def test_real_work_is_within_the_bound(stays, kind):
     assert time.process_time() - start < seconds
 
 
-class FakeWorker:
-    """Answers after as long as it is told (None: once it is nudged); stands in for a process."""
-
-    def __init__(self, durations, *, clocked=False):
-        self._durations = list(durations)
-        self.nudged = threading.Event()
-        self.killed = self.overran = False
-        self.clocked = clocked
-        self.asked = 0
-
-    def ask(self, bill, allowance=0.0):
-        took = self._durations.pop(0)
-        self.asked += 1
-        if took is None:
-            self.nudged.wait()
-            return DONE + b"outcome"
-        self.overran = self.clocked and 0 < allowance < took
-        for _ in range(int(min(took, allowance if self.overran else took) * 100)):
-            if self.killed:
-                raise EOFError
-            time.sleep(0.01)
-        if self.overran:
-            raise EOFError
-        return DONE + b"outcome" if took >= 0 else FAILED
-
-    def kill(self):
-        self.killed = True
-
-    end = kill
-
-
 def _released(durations, *, tick=0.3, bound=0.2, runs=None, spare=(), settled=None, standstill=0.0):
     """When, and with what, runs of these durations leave: seconds after the first was asked.
 
@@ -196,12 +166,15 @@ def _released(durations, *, tick=0.3, bound=0.2, runs=None, spare=(), settled=No
     def another():
         if spare is None:
             raise EngineError("a worker could not open the data in time")
-        return FakeWorker(spare)
+        return worker(spare)
+
+    def worker(seconds):
+        rest = iter(seconds)
+        return FakeWorker(lambda _: next(rest), clocked=False)
 
     async def main():
         turns, found, loop = Turns(), [], asyncio.get_running_loop()
-        worker = FakeWorker(durations)
-        place = Place(worker, Setup(_Named(), None, 0, "", 0, ""), turns)
+        place = Place(worker(durations), Setup(_Named(), None, 0, "", 0, ""), turns)
         place._another = another
         start, ended = loop.time(), asyncio.Event()
 
@@ -218,16 +191,12 @@ def _released(durations, *, tick=0.3, bound=0.2, runs=None, spare=(), settled=No
         if standstill:
             while made[-1].begun is None:  # noqa: ASYNC110 - no event says so
                 await asyncio.sleep(0.01)
-            time.sleep(standstill)  # noqa: ASYNC251 - that is the point
-            worker.nudged.set()
+            loop.stand_still(standstill)
         await asyncio.wait_for(ended.wait(), 120)
-        for task in place._tasks:
-            task.cancel()
-        worker.kill()
-        place._thread.shutdown(wait=False)
+        await place.close()
         return found
 
-    return asyncio.run(main()), made
+    return clockwork.run(main()), made
 
 
 class _Named:
@@ -261,7 +230,7 @@ def test_a_run_that_fails_leaves_at_the_same_tick():
 
 def test_a_standstill_of_the_service_is_no_run_s_lateness():
     """It leaves as late again as the service woke up, whether it was done by then or not."""
-    for took, text in ((None, "outcome"), (0.01, "outcome"), (60.0, None)):
+    for took, text in ((4.9, "outcome"), (0.01, "outcome"), (60.0, None)):
         (found,), (run,) = _released([took], tick=1.0, standstill=5.0)
         assert found[1] == text
         assert found[2] >= 9.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
-import time
 from fractions import Fraction
 
 import pytest
+from tests import clockwork
+from tests.clockwork import FakeWorker
 
 import discreet as dc
 from discreet.curator import Counter
@@ -19,57 +19,24 @@ from discreet.service._pool import Place, Run, Turns
 from discreet.service._seats import Seats
 from discreet.service._worker import DONE, FAILED, Setup
 
-pytestmark = pytest.mark.races
+_SLICE = 0.002
 
 
 class Processors:
     """So many processors, shared equally by whoever works: a machine, in numbers."""
 
     def __init__(self, many):
-        self._many, self._busy, self._lock = many, 0, threading.Lock()
+        self._many, self._busy = many, 0
 
-    def work(self, seconds, ended):
-        """Take so much processor time; give up if somebody ends it."""
-        with self._lock:
-            self._busy += 1
-        now = time.monotonic()
-        while seconds > 0 and not ended():
-            time.sleep(0.002)
-            before, now = now, time.monotonic()
-            seconds -= (now - before) * min(1.0, self._many / self._busy)
-        with self._lock:
+    async def work(self, seconds):
+        """Take so much processor time."""
+        self._busy += 1
+        try:
+            while seconds > 0:
+                await asyncio.sleep(_SLICE)
+                seconds -= _SLICE * min(1.0, self._many / self._busy)
+        finally:
             self._busy -= 1
-
-
-class FakeWorker:
-    """Works on shared processors; its own clock ends it; negative: it runs out of memory at once.
-
-    What takes forever has its worker killed from outside, the first time it is asked.
-    """
-
-    def __init__(self, processors, durations, asked):
-        self._processors, self._durations, self._asked = processors, durations, asked
-        self.killed = self.overran = False
-
-    def ask(self, bill, allowance=0.0):
-        took = self._durations[int(bill)]
-        self._asked.append(int(bill))
-        if took < 0:
-            return FAILED
-        if took == float("inf"):
-            if self._asked.count(int(bill)) == 1:
-                raise EOFError
-            took = 0.01
-        self.overran = 0 < allowance < took
-        self._processors.work(min(took, allowance or took), lambda: self.killed)
-        if self.overran or self.killed:
-            raise EOFError
-        return DONE + b"outcome"
-
-    def kill(self):
-        self.killed = True
-
-    end = kill
 
 
 class _Named:
@@ -77,7 +44,10 @@ class _Named:
 
 
 def _served(durations, *, bound, tick, workers=1, processors=1.0, seats=None, start=0.0):
-    """Outcomes by run, the runs, what was begun, and the moments at which workers were replaced."""
+    """Outcomes by run, the runs, what was begun, and the moments at which workers were replaced.
+
+    What takes forever has its worker killed from outside, the first time it is asked.
+    """
     found, made, asked, replaced = {}, [], [], []
     machine = Processors(processors)
 
@@ -86,15 +56,26 @@ def _served(durations, *, bound, tick, workers=1, processors=1.0, seats=None, st
         if seats is not None:
             turns.seats = Seats(seats)
 
-        def another():
+        def takes(bill):
+            took = durations[int(bill)]
+            asked.append(int(bill))
+            if took < math.inf:
+                return took
+            if asked.count(int(bill)) == 1:
+                raise EOFError  # killed from outside
+            return 0.01
+
+        def worker():
+            return FakeWorker(takes, work=machine.work)
+
+        async def another():
             replaced.append(loop.time())
-            time.sleep(start)
-            return FakeWorker(machine, durations, asked)
+            await asyncio.sleep(start)
+            return worker()
 
         places = []
         for _ in range(workers):
-            worker = FakeWorker(machine, durations, asked)
-            places.append(Place(worker, Setup(_Named(), None, 0, "", 0, ""), turns))
+            places.append(Place(worker(), Setup(_Named(), None, 0, "", 0, ""), turns))
             places[-1]._another = another
 
         async def settle(text, name):
@@ -112,7 +93,7 @@ def _served(durations, *, bound, tick, workers=1, processors=1.0, seats=None, st
             await place.close()
         return turns
 
-    turns = asyncio.run(main())
+    turns = clockwork.run(main())
     return found, made, asked, replaced, turns
 
 
@@ -172,11 +153,9 @@ def test_those_behind_a_run_that_fails_neither_fail_nor_run_twice(fault, workers
 @pytest.mark.parametrize("fault", [0.5, -1.0])
 def test_a_worker_that_failed_is_replaced_when_its_place_is_free(fault):
     """At once would tell when it failed; so nobody behind it is told that."""
-    begun = time.monotonic()
     found, _, _, replaced, _ = _served([fault, 0.01], bound=0.4, tick=3.2)
     assert found == {0: None, 1: "outcome"}
-    (moment,) = replaced
-    assert moment >= begun + 0.4
+    assert replaced == [pytest.approx(clockwork.START + 0.4)]
 
 
 def test_a_run_whose_worker_dies_runs_once_more():
@@ -200,7 +179,7 @@ def test_nobody_pays_for_somebody_else_s_run(tmp_path):
         rest = [await desk.ask("ana", None, _question(k)) for k in range(1, 5)]
         worker = Fails(first.run.bill)
         place = Place(worker, Setup(policy, None, 0, "", 0, ""), turns)
-        place._another = lambda: time.sleep(2) or worker
+        place._another = lambda: asyncio.sleep(2, worker)
         desk.places = [place]
         place.start()
         for order in (first, *rest):
@@ -230,7 +209,7 @@ def test_nobody_pays_for_somebody_else_s_run(tmp_path):
 
     with dc.open(policy=policy, dummy=True) as curator:
         desk = Desk(Counter(curator), Home(tmp_path), 1.0, 4.0)
-        states = asyncio.run(main(desk))
+        states = clockwork.run(main(desk))
         debits = [x for x in desk.ledger.lines if x.kind == "debit"]
         assert desk.ledger.balance().remaining == 0
     assert states == ["failed", *["done"] * 4]
