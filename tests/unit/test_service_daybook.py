@@ -293,7 +293,7 @@ def test_an_owner_s_look_outlasts_a_restart(opened):
         await desk.places[0].close()
         order = await desk.ask("ana", None, question())
         for _ in range(2):
-            desk.turns.slip(order.run)
+            desk.turns.slip(desk.places[0], order.run)
         order.run.overrun()
         assert (desk.overruns, len(desk.brake.late), len(desk.brake.told)) == (2, 3, 2)
         desk.acknowledge()

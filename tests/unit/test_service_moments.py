@@ -6,6 +6,7 @@ Real workers, stopped before they are asked and killed while they are asked.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import time
@@ -13,8 +14,8 @@ import time
 import pytest
 
 from discreet.service import Home, _serve
-from discreet.service._brake import Brake
-from discreet.service._pool import Run
+from discreet.service._brake import Brake, Late
+from discreet.service._run import Run
 from discreet.service._serve import Options, opened
 
 pytestmark = pytest.mark.races
@@ -74,7 +75,7 @@ def test_a_failure_stops_nobody_else_before_its_bound_is_over(desk):
     async def main():
         await desk.start()
         for _ in range(3):
-            desk.brake.count(0.0, 256.0)
+            desk.brake.count(Late(0.0, 256.0))
             desk.brake.tell(256.0)
         large, place = await _asked(desk, 1000.0, 1)
         assert large.bound > 15
@@ -138,20 +139,23 @@ def test_a_failure_shows_at_one_of_three_moments():
         run.release, run.marks = start + 8.0, (start + 1.0, start + 2.0)
         run.overrun()
         run.overrun()
+        if run.since == math.inf:  # known when it leaves
+            run.leave()
+            assert run.since <= time.monotonic()
         return [round(x - start, 6) for x in seen]
 
     assert [shown(x) for x in (0.0, 0.5, 0.99)] == [[1.0]] * 3
     assert [shown(x) for x in (1.1, 1.9)] == [[2.0]] * 2
-    assert [shown(x) for x in (2.1, 7.0, 9.0)] == [[8.0]] * 3
+    assert [shown(x) for x in (2.1, 7.0, 9.0)] == [[math.inf]] * 3
 
 
 def test_what_an_owner_was_told_of_is_forgotten_and_nothing_else():
     brake = Brake([4.0, 4.0])
-    brake.count(50.0, 1.0)
-    brake.count(10.0, 1.0)
+    for since in (50.0, 10.0):
+        brake.count(Late(since, 1.0))
     brake.tell(1.0)
     assert (brake.on, brake.bars(1.0), brake.bars(0.5)) == (True, True, False)
     assert (brake.holds(1.0, 9.0), brake.holds(1.0, 10.0), brake.holds(0.5, 50.0)) == (0, 1, 1)
     brake.ease()
     assert (brake.told, brake.late, brake.on) == ([], [1.0], False)
-    assert brake._counted == [(50.0, 1.0)]
+    assert [(late.since, late.tick) for late in brake._counted] == [(50.0, 1.0)]

@@ -5,7 +5,9 @@ would tell more. So a failure changes nothing, for whoever it may be, before a m
 public when the run started, the first of three that is not over: the end of its bound, which is
 soon enough for what fails for memory; twice that, for what is ended by its clock; and its tick.
 From then on the brake counts it, and its worker is replaced. A run whose worker died starts again
-at its tick. Whoever asks or looks is told at its tick.
+at its tick. Whoever asks or looks is told at its tick. (The first two are two milliseconds after
+the moment at which the place may be free: were they one, how a clock rounds the moment of the
+failure would decide which comes first, the failure's effect or the next start.)
 
 *Count.* Which of the three it was is log₂ 3 bits for each failure, at most. From its failure to
 that moment the place of a run begins nothing. So of the failures that the brake does not count
@@ -18,19 +20,26 @@ size starts: before it at most three things count. A place that has a failure at
 does not count yet gets another worker later, and all that has started behind it starts again, so
 it is held: one thing. At any other place the first of the row that fails has the same effect on
 those behind it; and a slip takes back all but the run that its worker is busy with, which has then
-begun in time or has a new tick, so it may fail and not slip: two things. That is :math:`3 + 2w` in
-all, of which no more than :math:`3 + w` are slips.
+begun in time or has a new tick, so it may fail and not slip: two things. Rows that are laid out
+anew have nothing in them that was not there. That is :math:`3 + 2w` in all, of which no more than
+:math:`3 + w` are slips.
 
 *What a slip shows.* It comes at the first tick of what its place has not begun, so of that place
 all that is seen is behind which run it came, one for each question, and whether that run has a
 new tick, keeps its own or is done: three, as for a failure. So a thing is one of three kinds (a
 slip, a failure, a worker that died, whose run starts again) of one of :math:`q` questions, at one
-of three moments, and may come again: :math:`\log_2 \sum_k \binom{3q + k - 1}{k} 3^k` bits.
+of three moments, and may come again: :math:`\log_2 \sum_k \binom{3q + k - 1}{k} 3^k` bits. In which
+order those of one run came is in that: it fails once at most, at the end, and its worker dies once
+at most, so :math:`i` slips before that and :math:`j` behind it are as good as :math:`j` slips and
+:math:`i + 1` deaths.
 
-At each of the :math:`w - 1` other places what is not begun is taken back too, so that a machine
-which stood still is one slip and not one for each. That shows how far these had got: with
-:math:`n` runs there that have started and not left, one of :math:`n + 1` moments of their row, and
-whether the run underway has a new tick; :math:`(w - 1)(1 + \log_2(n + 1))` bits for each slip.
+Of the other places it shows nothing. What these do from that moment on follows from what has
+started there and not left, from bounds, ticks and the moment itself: all of that was public before
+(:meth:`~discreet.service._pool.Place.lay`). Moments of a run that are over stay as they were, and
+those that are not move along with it, with a failure that does not count yet: a run has three in
+all, whatever slips elsewhere. By induction over moments at which something is counted, whatever
+anybody sees follows from what is asked and from what is counted, of which run, of which kind, at
+which of three: what :math:`w` places show together is what is counted of them together.
 """
 
 from __future__ import annotations
@@ -38,8 +47,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from discreet._dataclass import dataclass
+
 LATE: Final = 3
 """Runs that may miss their tick before no more of their size are started."""
+
+
+@dataclass(slots=True, eq=False)
+class Late:
+    """Something that was late."""
+
+    since: float
+    """From when on it counts, on the loop's clock; a slip of another place may put that off."""
+    tick: float
 
 
 class Brake:
@@ -48,18 +68,16 @@ class Brake:
     def __init__(self, late: Iterable[float]) -> None:
         self.told = list(late)
         """Ticks of what is late, as far as everybody may know."""
-        self._counted = [(0.0, tick) for tick in self.told]
-        """All that is late: from when on it counts, and its tick."""
+        self._counted = [Late(0.0, tick) for tick in self.told]
 
     @property
     def late(self) -> list[float]:
         """Ticks of all that is late, whether or not anybody may know."""
-        return [tick for _, tick in self._counted]
+        return [late.tick for late in self._counted]
 
-    def count(self, since: float, tick: float) -> None:
-        """Count something late, from a moment on."""
-        self._counted.append((since, tick))
-        self._counted.sort()
+    def count(self, late: Late) -> None:
+        """Count something late, from its moment on."""
+        self._counted.append(late)
 
     def tell(self, tick: float) -> None:
         """Let everybody know of something that was counted."""
@@ -67,7 +85,7 @@ class Brake:
 
     def holds(self, tick: float, now: float) -> bool:
         """Whether a run of a size that is about to start by the timetable does not."""
-        return _stops(tick, [late for since, late in self._counted if since <= now])
+        return _stops(tick, [late.tick for late in self._counted if late.since <= now])
 
     def bars(self, tick: float) -> bool:
         """Whether everybody may know that nothing of a size starts."""
@@ -81,7 +99,8 @@ class Brake:
     def ease(self) -> None:
         """Forget what everybody was told of: an owner has looked. Nothing else."""
         for told in self.told:
-            self._counted.remove(next(x for x in self._counted if x[1] == told))
+            same = [late for late in self._counted if late.tick == told]
+            self._counted.remove(min(same, key=lambda late: late.since))
         self.told.clear()
 
 

@@ -40,10 +40,11 @@ from discreet.service._daybook import Daybook
 from discreet.service._errors import BusyError, StateError
 from discreet.service._home import Home
 from discreet.service._orders import Order, Orders, now
-from discreet.service._pool import Place, Run, Turns
+from discreet.service._pool import Place, Turns
 from discreet.service._public import Board
 from discreet.service._raises import Raises
 from discreet.service._rehearsal import Rehearsal
+from discreet.service._run import Run
 
 T = TypeVar("T")
 
@@ -419,8 +420,9 @@ class Desk:
     def _is_late(self, order: Order) -> None:
         """Count a late run: no kill makes this forgotten."""
         assert order.run is not None
+        assert order.run.last is not None
         self.daybook.late(order.tick)
-        self.brake.count(order.run.since, order.tick)
+        self.brake.count(order.run.last)
 
     def _tell(self, order: Order) -> None:
         """Let everybody know of something late; on the loop, so that an owner's look is whole."""

@@ -21,7 +21,7 @@ from discreet.curator import Bill, Counter
 from discreet.errors import LedgerError, ParameterError
 from discreet.ledger import ChainedLedger
 from discreet.service._home import Home
-from discreet.service._pool import Run
+from discreet.service._run import Run
 
 OFFER: Final = ("epsilon", "delta", "rho", "within", "confidence")
 UNPAID: Final = ("waiting", "declined", "withdrawn")

@@ -24,15 +24,27 @@ soon as a run has taken more than its bound :math:`b`. So:
    same holds for runs that keep to it.
 2. What else the machine does lives on what runs leave of their bounds, a half and more of honest
    ones. Where that is not enough the timetable *slips*: at its tick a run has not been begun, or
-   only in the second half of it. Then everything that is not begun is taken back, what was begun
-   so late gets a new tick, and from then on, until an owner looks, places are taken for twice as
-   long. The place that slipped starts nothing before the tick of what its worker is busy with:
-   that moment is public, and by then the worker is done or gone, so nothing slips behind the same
-   run again. A slip depends on the work of that run, so it is counted as late: once, and not
-   for each that waits, because all that anybody sees of its place is that moment. (What is taken
-   back elsewhere shows how far other places had got: :mod:`._brake` has the count.) If the run
-   then fails, that is seen too, and counted too.
+   only in the second half of it. Then what its place has not begun is taken back and starts again,
+   what was begun so late gets a new tick, and from then on, until an owner looks, places are taken
+   for twice as long. The place that slipped starts nothing before the tick of what its worker is
+   busy with: that moment is public, and by then the worker is done or gone, so nothing slips behind
+   the same run again. Every other place lays its *row* out anew: all that has started there and not
+   left, one after the other from that moment on, by bounds and with whole ticks, whatever of it is
+   begun or done. So nothing is seen of its worker, which has as much room again: a machine that
+   stood still is one slip, and not one for each place. A slip depends on the work of one run, so it
+   is counted as late: once, and not for each that waits, because all that anybody sees is that
+   moment. If the run then fails, that is seen too, and counted too (:mod:`._brake`).
 3. A run that is ended at its tick was begun in the first half of it: it had four bounds or more.
+
+*How far ticks are put off.* By slips alone, each of them counted, so no more than :math:`3 + w`
+times between two looks of an owner. What is in a row has started within its longest tick
+:math:`L`, each when the one before had had three quarters of its time, so these times come to
+:math:`L/3` more at most, and the last one's is :math:`L` at most. With :math:`s` times the room,
+2, then 4 or 8, nothing leaves later after a slip than its tick and :math:`7sL/3` (and so many
+times that as there are places for a seat), nor sooner than it would have. A lag that goes on puts
+off nothing: what is not begun at its new tick is the next slip. (A timetable that was put off by
+each standstill that was noticed, uncounted, ran away under a steady lag, and how long a run took
+moved the ticks of others. Here only what is counted moves any.)
 
 *Who pays, and who fails.* A run that takes more than its bound, fails for memory or disk, or is
 ended at its tick fails, is counted, and its worker is replaced, whatever state it is in. That
@@ -54,7 +66,6 @@ for a moment gives its workers that moment back.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import pickle
 import signal
@@ -63,15 +74,14 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from multiprocessing.connection import Connection
-from typing import Any, Final
+from typing import Final
 
-from discreet._dataclass import dataclass, field
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
+from discreet.service._run import AFTER, Run
 from discreet.service._seats import Seats
 from discreet.service._worker import ALLOWANCE, DONE, FAILED, Ready, Setup
 
@@ -89,111 +99,6 @@ _MOMENT: Final = 0.002
 """What part of its time at a place a run makes up for, and seconds, where its seat came late."""
 _WIDEST: Final = 8.0
 """How much longer than its bound a place is taken, at most: bounds fit under ticks so often."""
-
-
-@dataclass(slots=True, eq=False)
-class Run:
-    """One run of a bill that is paid."""
-
-    analyst: str
-    bill: bytes
-    """As it is kept and sent."""
-    bound: float
-    tick: float
-    settle: Callable[[str | None], Coroutine[Any, Any, None]]
-    """Called at the tick with the outcome; None: it failed, or was not done in time."""
-    stopped: Callable[[], bool] = lambda: False
-    """Asked when it starts by the timetable: whether it waits until an owner has looked."""
-    late: Callable[[], None] = lambda: None
-    """Called as soon as it is known that something is late for which it stands."""
-    barred: Callable[[], bool] = lambda: False
-    """Asked by whoever looks: whether it is known to everybody that it is not to run."""
-    told: Callable[[], None] = lambda: None
-    """Called when everybody may know what is late: at its tick."""
-    begin: Callable[[], None] = lambda: None
-    """Called before a worker is given it; only then may it begin."""
-    started: asyncio.Event = field(default_factory=asyncio.Event)
-    waits: float = 0.0
-    """Since when it waits for a place, on the loop's clock."""
-    seated: float = math.inf
-    """When it could have been started by the timetable; known once it has a seat."""
-    free: float = 0.0
-    """When its place is free again, on the loop's clock; known once it has started."""
-    release: float = 0.0
-    """When it leaves, by the same clock."""
-    begun: float | None = None
-    """When its worker began it; None: not since it was started."""
-    marks: tuple[float, ...] = ()
-    """Moments before its tick at which its failure may change something: see :mod:`._brake`."""
-    since: float = 0.0
-    """From when on what was late of it last counts; by the same clock."""
-    outcome: asyncio.Future[bytes] | None = None
-    leaving: asyncio.Task[None] | None = None
-    moving: float = 0.0
-    """Seconds that it has spent at places whose workers did not come to it."""
-    overran: bool = False
-    """Whether it was ended by its clock, or at its tick, or for memory."""
-    deaths: int = 0
-    """How often its worker has died by no hand of ours."""
-    lost: bool = False
-    """Whether its worker has, and it starts again at its tick."""
-    counted: int = 0
-    """How often it was counted as late: for itself, for a death, and for slips of the timetable."""
-    untold: int = 0
-    """Of how many of these nobody may know yet."""
-
-    def overrun(self) -> None:
-        """Count it as late, once, from a moment on that was public when it started."""
-        if not self.overran:
-            self.overran = True
-            self.fail()
-
-    def fail(self) -> None:
-        """Count a failure of it, or of its worker; see :mod:`._brake` about from when on."""
-        now = time.monotonic()
-        self.count(min([self.release, *(mark for mark in self.marks if mark >= now)]))
-
-    def count(self, since: float) -> None:
-        """Count something late for which it stands."""
-        self.since = since
-        self.counted += 1
-        self.untold += 1
-        self.late()
-
-    def tell(self) -> None:
-        """Let everybody know what was late: each count once."""
-        while self.untold:
-            self.untold -= 1
-            self.told()
-
-    def wait(self) -> None:
-        """Wait to be started, for the first time or again: nothing leaves."""
-        if self.leaving is not None and self.leaving is not asyncio.current_task():
-            self.leaving.cancel()
-        self.started.clear()
-
-    @property
-    def placed(self) -> bool:
-        """Whether it has its place in the timetable, for all that anybody may know before its tick.
-
-        One that is stopped at its start shows that at its tick.
-        """
-        return self.started.is_set() or time.monotonic() < self.release
-
-    @property
-    def held(self) -> bool:
-        """Whether it starts only when an owner has looked at what was late."""
-        return not self.placed and self.barred()
-
-    @property
-    def held_up(self) -> bool:
-        """Whether its worker has begun it, but only in the second half of its tick."""
-        return self.begun is not None and self.begun > self.release - self.tick / 2
-
-    @property
-    def allowance(self) -> float:
-        """Seconds of processor time that it may take; 0: until its tick, nobody is behind it."""
-        return self.bound if self.bound < self.tick else 0.0
 
 
 def _environment() -> dict[str, str]:
@@ -322,7 +227,7 @@ class Turns:
         """Seconds for which places are taken by what comes before somebody's next question."""
         turn = self.count(analyst) + 1
         bounds = sum(run.bound for own in self._waiting.values() for run in islice(own, turn))
-        return self.stretch * bounds
+        return self.stretch * bounds + sum(place.rests for place in self.places)
 
     async def get(self) -> Run:
         """Take the next one, and a seat, and send its analyst to the end of the line."""
@@ -341,14 +246,20 @@ class Turns:
             self._waiting[analyst] = own
         return run
 
-    def slip(self, run: Run) -> None:
+    def slip(self, at: Place, run: Run) -> None:
         """Begin the timetable anew, with more room; see the module. It is counted, by a run."""
         run.count(time.monotonic())
         run.tell()  # it is a tick: everybody sees it
         self.stretch = min(2 * self.stretch, _WIDEST * self._least)
-        again = [(place, other) for place in self.places for other in place.anew()]
-        for place, other in sorted(again, key=lambda x: x[1].free, reverse=True):
-            place.back(other)
+        for place in self.places:
+            if place is not at:
+                place.lay()
+        at.again()
+
+    @property
+    def crowd(self) -> float:
+        """How many places there are for each seat, one at least."""
+        return max(1.0, len(self.places) / self.seats.many)
 
     def hold(self, run: Run) -> None:
         """Keep a run that does not start until an owner has looked: in the order of starts."""
@@ -375,14 +286,21 @@ class Place:
         self._turns = turns
         turns.places.append(self)
         self._started: deque[Run] = deque()
+        """What has started and, in truth, not been begun."""
+        self._row: dict[Run, None] = {}
+        """What has started and not left, in this order: public, unlike what is in truth done."""
         self._any = asyncio.Event()
         self._open = asyncio.Event()
         """Whether it takes questions: its worker is there, or cannot be had."""
         self._open.set()
         self._away = False
         """Whether its worker is being replaced, or will be as soon as that may be seen."""
+        self._free = 0.0
+        """When it is free by the timetable, on the loop's clock."""
         self._until = 0.0
-        """When it starts something again, by the loop's clock: after a slip, see the module."""
+        """When it starts something again: after a slip, see the module."""
+        self._ahead: Run | None = None
+        """Behind which nothing starts here before that has left: what a slip stands for."""
         self._running: Run | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="worker")
         self._releases: set[asyncio.Task[None]] = set()
@@ -392,19 +310,26 @@ class Place:
         """Begin to take questions."""
         self._tasks = [asyncio.create_task(self._take()), asyncio.create_task(self._work())]
 
+    @property
+    def rests(self) -> float:
+        """Seconds for which it starts nothing, because something has slipped."""
+        return max(0.0, self._until - time.monotonic())
+
     async def _take(self) -> None:
         """Start one run after the other, by bounds alone."""
         loop = asyncio.get_running_loop()
         while True:
             await self._open.wait()
-            await asyncio.sleep(self._until - loop.time())
+            while (left := self._until - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off
+                await asyncio.sleep(left)
             run = await self._turns.get()
             free = loop.time()
             try:
                 if self._open.is_set() and self._until <= free:
                     self._start(run)
-                    free = run.free  # of this start: there may be another one meanwhile
-                    await asyncio.sleep(free - loop.time())
+                    while (left := self._free - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off
+                        await asyncio.sleep(left)
+                    free = self._free
                 else:
                     self._turns.put(run, first=True)
             finally:
@@ -413,17 +338,16 @@ class Place:
     def _start(self, run: Run) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        run.outcome, run.begun, run.release = loop.create_future(), None, now + run.tick
         taken = min(run.bound * self._turns.stretch, run.tick)
         late = min(max(0.0, now - run.seated), _CAUGHT_UP * taken, _MOMENT)
-        run.free = now + taken - (late if taken < run.tick else 0.0)
-        over = max(taken, run.bound)  # when whoever keeps to the bound is done
-        run.marks, run.lost = (now + over, now + 2 * over), False
+        run.start(now, taken)
+        self._free = now + taken - (late if taken < run.tick else 0.0)
         if run.stopped():  # asked now, and not when a worker comes to it: that is nobody's business
             self._turns.hold(run)
             return
         run.started.set()
         self._started.append(run)
+        self._row[run] = None
         self._any.set()
         run.leaving = asyncio.create_task(self._leave(run))
         self._releases.add(run.leaving)
@@ -453,7 +377,7 @@ class Place:
                 outcome.set_result(said or FAILED)
             if failed:
                 self._away = True
-                await asyncio.sleep(run.since - asyncio.get_running_loop().time())
+                await run.seen()
                 await self._replace()
 
     async def _said(self, run: Run) -> bytes | None:
@@ -486,8 +410,7 @@ class Place:
                 break
         self._away = False
         self._open.set()
-        for run in reversed(self.anew()):
-            self.back(run)
+        self.again()
 
     def _another(self) -> Worker:
         self._worker.kill()
@@ -503,6 +426,8 @@ class Place:
         while not (outcome.done() or run.lost) and run.held_up:
             self._slip(run)
             await _tick(run)
+        self._row.pop(run, None)
+        run.leave()
         if run.lost:
             run.tell()
             self.back(run)
@@ -535,17 +460,33 @@ class Place:
 
         Nothing starts here before that has left.
         """
-        ahead = self._running or run
-        self._turns.slip(ahead)
-        self._until = ahead.release
+        self._ahead = self._running or run
+        self._turns.slip(self, self._ahead)
+        self._until = self._ahead.release + AFTER
 
-    def anew(self) -> list[Run]:
-        """Give back what has not been begun; what began too late has a new tick, from now on."""
+    def lay(self) -> None:
+        """Lay out anew, from now on, all that has started here and not left.
+
+        By bounds and ticks alone, done or not, begun or not: after a slip of another place.
+        """
+        now = start = asyncio.get_running_loop().time()
+        for run in self._row:
+            taken = min(run.bound * self._turns.stretch * self._turns.crowd, run.tick)
+            run.lay(now, start, taken)
+            start += taken
+        self._free = max(self._free, start)
+        self._until = max(self._until, start)
+        if self._ahead in self._row:
+            self._until = max(self._until, self._ahead.release + AFTER)
+
+    def again(self) -> None:
+        """Let all start again that has not been begun; what began too late has a new tick."""
         if self._running is not None and self._running.held_up:
             self._running.release = asyncio.get_running_loop().time() + self._running.tick
-        found = list(self._started)
-        self._started.clear()
-        return found
+        while self._started:
+            run = self._started.pop()
+            self._row.pop(run, None)
+            self.back(run)
 
     def back(self, run: Run) -> None:
         """Let a run start again that did nothing to deserve to fail; unless it has too often."""
@@ -568,7 +509,11 @@ class Place:
 async def _tick(run: Run) -> None:
     """Wait until a run leaves; where this process stood still, as long again."""
     loop = asyncio.get_running_loop()
-    while (left := run.release - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off meanwhile
-        await asyncio.sleep(left)
-    if (late := loop.time() - run.release) > _STANDSTILL:
-        await asyncio.sleep(late)  # whatever kept this process may have kept the worker, too
+    while True:
+        while (left := run.release - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off meanwhile
+            await asyncio.sleep(left)
+        release = run.release
+        if (late := loop.time() - release) > _STANDSTILL:
+            await asyncio.sleep(late)  # whatever kept this process may have kept the worker, too
+        if run.release == release:
+            return

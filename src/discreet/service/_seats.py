@@ -16,7 +16,7 @@ class Seats:
     """So many seats, for whoever comes first."""
 
     def __init__(self, many: int) -> None:
-        self._new = many
+        self.many = self._new = many
         self._free: list[float] = []
         """Moments at which those that nobody has were free."""
         self._waiting: deque[asyncio.Future[float]] = deque()
