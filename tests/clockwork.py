@@ -15,13 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from discreet.service import _desk, _pool
+from discreet.service import _desk, _pool, _run
 from discreet.service._worker import DONE, FAILED
 
-_CLOCKED = (_desk, _pool)
+_CLOCKED = (_desk, _pool, _run)
 """Modules that read the loop's clock by another name."""
-START = 1000.0
-"""What the clock of each loop shows at first."""
 
 
 class _Jumps(selectors.DefaultSelector):
@@ -29,7 +27,7 @@ class _Jumps(selectors.DefaultSelector):
 
     def __init__(self):
         super().__init__()
-        self.now = START
+        self.now = 0.0
 
     def select(self, timeout=None):
         found = super().select(0)

@@ -8,81 +8,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from contextlib import suppress
 from itertools import product
 from math import comb
 
 import pytest
+from tests import clockwork
 
-from discreet.service import _pool, _run
+from discreet.service import _run
 from discreet.service._brake import Brake
 from discreet.service._pool import Place, Run, Turns
 from discreet.service._seats import Seats
 from discreet.service._worker import DONE, FAILED, Setup
 
 
-class Later:
-    """What comes after so many seconds: a result, or an error."""
-
-    def __init__(self, seconds, result):
-        self.seconds, self.result = seconds, result
-        self.future = None
-
-    def end(self):
-        if self.future is not None and not self.future.done():
-            self.future.set_exception(EOFError())
-
-
-class Clock(asyncio.SelectorEventLoop):
-    """A loop whose time jumps to whatever comes next, and whose threads are promises."""
-
-    def __init__(self):
-        self.now = 0.0
-        super().__init__()
-        self._selector.select = self._jump
-
-    def _jump(self, timeout):
-        assert timeout is not None, "everybody waits for somebody"
-        self.now += timeout
-        return []
-
-    def time(self):
-        return self.now
-
-    def run_in_executor(self, _executor, work, *values):
-        future, said = self.create_future(), work(*values)
-        if not isinstance(said, Later):
-            said = Later(0.0, said)
-        said.future = future
-
-        def give():
-            if isinstance(said.result, Exception):
-                said.end()
-            elif not future.done():
-                future.set_result(said.result)
-
-        self.call_later(said.seconds, give)
-        return future
-
-
 class Fake:
     """A worker that takes so long for each run, and may fail."""
 
     def __init__(self, truths, asked):
-        self._truths, self._asked, self.overran, self._said = truths, asked, False, None
+        self._truths, self._asked, self.overran = truths, asked, False
+        self._gone = asyncio.Event()
 
-    def ask(self, bill, allowance=0.0):
+    async def ask(self, bill, allowance=0.0):
         seconds, ends = self._truths[int(bill)]
         if ends == "dies" and bill in self._asked:
             ends = "done"
         self._asked.append(bill)
         self.overran = ends == "clock"
-        said = {"done": DONE + bill, "memory": FAILED}.get(ends, EOFError())
-        self._said = Later(seconds, said)
-        return self._said
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._gone.wait(), seconds)
+            raise EOFError
+        if ends in {"dies", "clock"}:
+            raise EOFError
+        return {"done": DONE + bill, "memory": FAILED}[ends]
 
     def end(self):
-        if self._said is not None:
-            self._said.end()
+        self._gone.set()
 
     kill = end
 
@@ -101,29 +62,27 @@ STEP = 0.5
 class World:
     """Two places with their runs: what is seen of them, and what was counted."""
 
-    def __init__(self, monkeypatch, shapes, truths, until=60.0, *, braked=True):
-        self.loop, self.runs = Clock(), []
-        self.turns, self.brake, self._braked = Turns(), Brake([]), braked
-        for module in (_pool, _run):
-            monkeypatch.setattr(module, "time", type("Time", (), {"monotonic": self.loop.time}))
+    def __init__(self, shapes, truths, until=60.0, *, braked=True):
+        self.runs, self.turns, self.brake, self._braked = [], Turns(), Brake([]), braked
         self._truths, self._asked = truths, []
         self._things, self.seen = [], []
-        try:
-            self.loop.run_until_complete(self._main(shapes, until))
-        finally:
-            self.loop.close()
+        clockwork.run(self._main(shapes, until))
+
+    @property
+    def now(self):
+        return asyncio.get_running_loop().time()
 
     async def _main(self, shapes, until):
         self.turns.seats = Seats(2)
         for _ in range(2):
             place = Place(self._worker(), SETUP, self.turns)
-            place._another = lambda: Later(START, self._worker())
+            place._another = lambda: asyncio.sleep(START, self._worker())
         for shape in shapes:
             self._ask(*shape)
         for place in self.turns.places:
             place.start()
         await asyncio.sleep(STEP / 7)  # never in the moment in which something happens
-        while self.loop.now < until:
+        while self.now < until:
             self._look()
             await asyncio.sleep(STEP)
         for place in self.turns.places:
@@ -137,11 +96,11 @@ class World:
 
         async def settle(text):
             run.tell()
-            self.seen.append((round(self.loop.now, 3), number, text))
+            self.seen.append((round(self.now, 3), number, text))
 
         run = Run(
             "ana", b"%d" % number, bound, tick, settle,
-            lambda: self.brake.holds(tick, self.loop.now), lambda: self._count(number, run),
+            lambda: self.brake.holds(tick, self.now), lambda: self._count(number, run),
             lambda: self.brake.bars(tick), lambda: self.brake.tell(tick),
         )  # fmt: skip
         self.runs.append(run)
@@ -162,7 +121,7 @@ class World:
         runs = [(r.placed, r.placed and round(r.release, 3), r.held) for r in self.runs]
         places = [place._open.is_set() for place in self.turns.places]
         told = list(self.brake.told)
-        self.seen.append((round(self.loop.now, 3), self.turns.stretch, told, places, runs))
+        self.seen.append((round(self.now, 3), self.turns.stretch, told, places, runs))
 
     @property
     def record(self):
@@ -183,12 +142,12 @@ ENDS = {
 }  # fmt: skip
 
 
-def test_a_slip_shows_nothing_of_another_place(monkeypatch):
+def test_a_slip_shows_nothing_of_another_place():
     """The first place slips; however far the second one is then, the same is seen."""
     shown = set()
     for long, *rest in product([0.2, 9.0, 9.9, 12.0], [0.2, 4.0], [0.2, 4.0]):
         durations = [11.3, long, 0.2, rest[0], 0.2, rest[1]]
-        world = World(monkeypatch, SHAPES, [(x, "done") for x in durations])
+        world = World(SHAPES, [(x, "done") for x in durations])
         assert world.record == ((0, "slip", True, False),)
         shown.add(repr(world.seen))
     assert len(shown) == 1
@@ -206,11 +165,11 @@ LONG, FAILS, SLOW = ("long", "stuck"), ("quick", "dies late"), ("quick", "slow")
     ]),
     (MORE, [LONG, LONG, FAILS, FAILS, SLOW, ("quick", "memory"), SLOW, SLOW, ["slow"], ["memory"]]),
 ])  # fmt: skip
-def test_all_that_is_seen_follows_from_what_is_counted(monkeypatch, shapes, kinds):
+def test_all_that_is_seen_follows_from_what_is_counted(shapes, kinds):
     """Runs that are quick, slow, or fail, or whose worker dies: nine hundred truths, and 256."""
     shown = defaultdict(set)
     for ends in product(*kinds):
-        world = World(monkeypatch, shapes, [ENDS[end] for end in ends])
+        world = World(shapes, [ENDS[end] for end in ends])
         shown[world.record].add(repr(world.seen))
     assert {len(views) for views in shown.values()} == {1}
     many = Counter(len(record) for record in shown)
@@ -221,11 +180,11 @@ def test_all_that_is_seen_follows_from_what_is_counted(monkeypatch, shapes, kind
 
 def test_one_pause_of_the_whole_machine_is_one_slip(monkeypatch):
     """Both workers stand still behind what they have; the second place has as much room again."""
-    world = World(monkeypatch, SHAPES, [(12.0, "done")] * 2 + [(0.2, "done")] * 4)
+    world = World(SHAPES, [(12.0, "done")] * 2 + [(0.2, "done")] * 4)
     assert world.record == ((0, "slip", True, False),)
     with monkeypatch.context() as alone:
         alone.setattr(Place, "lay", lambda _place: None)
-        world = World(alone, SHAPES, [(12.0, "done")] * 2 + [(0.2, "done")] * 4)
+        world = World(SHAPES, [(12.0, "done")] * 2 + [(0.2, "done")] * 4)
     assert len(world.record) == 2
 
 
@@ -242,7 +201,7 @@ def test_ticks_are_put_off_by_slips_alone_and_not_for_ever(monkeypatch, slow):
         laid.append((run.release - before, now))
 
     monkeypatch.setattr(Run, "lay", noted)
-    world = World(monkeypatch, shapes, truths, until=400.0, braked=False)
+    world = World(shapes, truths, until=400.0, braked=False)
     slips = sum(kind == "slip" for _, kind, *_ in world.record)
     assert 1 <= slips <= 3  # twice as much room each time, and there are eight bounds in a tick
     assert len({now for _, now in laid}) <= slips
@@ -277,4 +236,4 @@ def test_a_failure_that_nobody_knows_of_is_put_off_with_its_run():
         await asyncio.wait_for(waiting, 60)
         assert run.since <= asyncio.get_running_loop().time()
 
-    asyncio.run(main())
+    clockwork.run(main())
