@@ -136,6 +136,7 @@ def test_a_person_moves_all_questions_by_what_they_declare():
             lowered = lower(query)
             (part,), (own,) = lowered.parts, lowered.aggregates
             whole = run(own, {"t": WHO.to_pylist()}, Salt(b"one"))
+            assert curator._engine.execute(own, Salt(b"one")) == whole
             for who in range(0, 150, 30):
                 rest = [r for r in WHO.to_pylist() if r["who"] != who]
                 less = run(own, {"t": rest}, Salt(b"one"))
@@ -178,6 +179,6 @@ def test_answers_of_two_batches_are_about_other_rows():
     for epsilon in (5, 6):
         batch = curator.batch(epsilon=epsilon, consistent=True)
         _counts(batch, MARGINS)
-        asked += [(q.lowered.query, q.pending.answer) for q in batch._fixed]
+        asked += [(q.lowered.query, q.pending.answer) for q in batch._questions]
     with pytest.raises(dc.errors.ParameterError, match="differ in truth"):
         consistent(asked[:2] + asked[6:])

@@ -244,7 +244,7 @@ class Batch:
         """
         from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
-        asked = [(q.lowered.query, q.pending.answer) for q in self._fixed]
+        asked = [(q.lowered.query, q.pending.answer) for q in self._questions]
         return inference.consistent(asked)
 
     @property

@@ -46,11 +46,11 @@ def design_column(term: Term, data: Mapping[str, Any]) -> Floats:
     if term.parts:
         # cells are counted by some flags, whose columns are not there
         given = [np.asarray(data[f.name] if f.name in data else f.of(data)) for f, _ in term.parts]
-        values = [
+        each = [
             np.asarray(v if level is None else v == level, dtype=np.float64)
             for v, (_, level) in zip(given, term.parts, strict=True)
         ]
-        return np.asarray(math.prod(values[1:], start=values[0]), dtype=np.float64)
+        return np.asarray(math.prod(each[1:], start=each[0]), dtype=np.float64)
     source = term.source or term.name
     if source not in data:
         raise ParameterError(f"predictions need the column {source!r}")
@@ -213,7 +213,8 @@ def _number(name: str, sql: str, parts: tuple[tuple[Factor, object], ...], bound
 
 
 def _flag(name: str, parts: tuple[tuple[Factor, Any], ...]) -> Term:
-    source = parts[0][0].name if len(parts) == 1 else name
+    # values of one factor exclude each other; no column has such a name
+    source = f"\x00{parts[0][0].name if len(parts) == 1 else name}"
     return Term(name, f"({_case(parts)})", source=source, value=parts[0][1], parts=parts)
 
 

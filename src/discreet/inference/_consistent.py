@@ -138,8 +138,9 @@ def consistent(asked: Sequence[tuple[Query, Answer]]) -> Consistent:
     """
     queries = [q for q, _ in asked]
     check_consistent(queries)
+    # limits that were told to keep the same rows leave their mark in the records
     marks = {a.full_record.statement.get("rows_kept") for _, a in asked}
-    if not keeps_same_rows(queries) or len(marks) > 1:
+    if len(marks) > 1 or (marks == {None} and not keeps_same_rows(queries)):
         raise ParameterError(
             "limits of rows per unit keep other rows in every question, so margins differ in truth",
             hint=Hint.call("curator.batch", epsilon=1, consistent=True),

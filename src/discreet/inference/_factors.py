@@ -44,6 +44,8 @@ _SIGNS: Final[dict[type, tuple[str, Any]]] = {
 }
 _KINDS: Final = {"boolean": "flag", "category": "category"}
 _POWER: Final = 4
+_LONGEST: Final = 2_000
+"""Characters of what is raised to a power: powers are written as products, which are exact."""
 _FEW: Final = 24
 """Values of an integer that C(…) lists."""
 
@@ -212,7 +214,8 @@ def _number(node: ast.expr, inner: _Inner) -> tuple[str, str] | None:
         case ast.UnaryOp(ast.USub(), arg):
             return f"-({inner(arg)})", "number"
         case ast.BinOp(base, ast.Pow(), ast.Constant(int(power))) if 1 <= power <= _POWER:
-            return " * ".join([f"({inner(base)})"] * power), "number"
+            own = inner(base)
+            return (" * ".join([f"({own})"] * power), "number") if len(own) < _LONGEST else None
         case ast.BinOp(left, op, right) if type(op) in _SIGNS:
             return f"({inner(left)}) {_SIGNS[type(op)][0]} ({inner(right)})", "number"
         case ast.Call(args=[arg], keywords=[]) if (name := _called(node)) in _CALLS:
@@ -249,7 +252,7 @@ def _value(node: ast.expr, names: tuple[str, ...], data: Mapping[str, Any]) -> A
             return -_value(arg, names, data)
         case ast.UnaryOp(_, arg):
             return np.logical_not(_value(arg, names, data))
-        case ast.BinOp(base, ast.Pow(), ast.Constant(power)):
+        case ast.BinOp(base, ast.Pow(), ast.Constant(int(power))):
             return np.asarray(_value(base, names, data), dtype=np.float64) ** power
         case ast.BinOp(left, ast.BitAnd() | ast.BitOr() as op, right):
             join = np.logical_and if isinstance(op, ast.BitAnd) else np.logical_or

@@ -50,6 +50,13 @@ def read_formula(formula: str, table: Any) -> Formula:
         raise ParameterError("a regression is written y ~ a + b", hint=example(table))
     if (place := _PLACE.search(formula)) and place[0] not in table.columns:
         raise no_column(table, place[0])  # it stands for an odd name here
+    try:
+        return _read(sides, table)
+    except RecursionError:
+        raise ParameterError("the formula is too long", hint=example(table)) from None
+
+
+def _read(sides: list[list[str]], table: Any) -> Formula:
     names: list[str] = []
     trees = [_tree(" + ".join(_hidden(p, table, names) for p in side), table) for side in sides]
     visitor = _Names(table, names)

@@ -6,7 +6,7 @@ from typing import Final
 
 from discreet._exact import show
 from discreet._print import plural
-from discreet.plan._expr import plain_column
+from discreet.plan._expr import Coalesce, plain_column
 from discreet.plan._joins import JoinPublic, JoinUnit
 from discreet.plan._nodes import quoted
 from discreet.plan._per_unit import PerUnit
@@ -145,7 +145,9 @@ def _relation(relation: Relation) -> list[str]:
             values = f"{plural(n, 'value')} of {', '.join(keys)}"
             return [f"limit each {base(below).table.unit} to {values}", *_relation(below)]
         case Project(below, columns):
-            named = [f"{n} = {e.describe()}" for n, e in columns if plain_column(e) is None]
+            # a code in the place of NULL is nobody's value
+            shown = [(n, e.args[0] if isinstance(e, Coalesce) else e) for n, e in columns]
+            named = [f"{n} = {e.describe()}" for n, e in shown if plain_column(e) is None]
             return [*([f"with {', '.join(named)}"] if named else []), *_relation(below)]
     raise AssertionError(relation)
 

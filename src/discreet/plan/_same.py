@@ -9,6 +9,8 @@ is dropped by the questions with that key and by no others.
 Proof sketch
 ------------
 They stand on one relation: the rows with one column for each key, limited by all these columns.
+Where a key is NULL its column has one code more, which is none of the key's public codes, so that
+the question still drops the row.
 A :class:`~._relation.SameRows` on top of it asks for all of them whatever is read
 afterwards, so nodes below it are pruned alike and have the same coins in every question; what they
 keep of a unit is a function of its rows, of the coins and the salt. No limit stands above it,
@@ -22,11 +24,12 @@ from collections.abc import Mapping, Sequence
 
 from discreet._dataclass import replace
 from discreet.errors import ParameterError
-from discreet.plan._expr import Column, Expr
+from discreet.plan._expr import Coalesce, Column, Constant, Expr
 from discreet.plan._joins import limited_by_parent
 from discreet.plan._lower import lower
 from discreet.plan._query import Query, limits_of
 from discreet.plan._relation import (
+    Key,
     LimitGroups,
     LimitRows,
     Limits,
@@ -36,6 +39,7 @@ from discreet.plan._relation import (
     base,
     limited,
 )
+from discreet.plan._types import Kind
 
 
 def about_same_rows(queries: Sequence[Query]) -> list[Query]:
@@ -43,18 +47,31 @@ def about_same_rows(queries: Sequence[Query]) -> list[Query]:
     if not any(map(_limited, queries)):
         return list(queries)
     (relation,) = {q.relation for q in queries}
-    exprs = {k.name: k.expr for q in queries for k in q.keys}
+    exprs = {k.name: _never_null(k) for q in queries for k in q.keys}
     rows = _rows(relation, exprs, _limits(queries))
     assert rows.m is not None  # it is limited
     return [
         replace(
             q,
             relation=rows,
-            keys=tuple([replace(k, expr=Column(k.name, k.expr.type)) for k in q.keys]),
+            keys=tuple([replace(k, expr=Column(k.name, exprs[k.name].type)) for k in q.keys]),
             limits=Limits(rows=rows.m),
         )
         for q in queries
     ]
+
+
+def _never_null(key: Key) -> Expr:
+    """One code more stands for NULL, as limits rank groups by what their codes hash to."""
+    t = key.expr.type
+    if t.kind is Kind.TEXT:
+        raise ParameterError(
+            f"the values of {key.name!r} are open text, whose rows limits cannot keep alike",
+            hint="declare it as a category in the policy",
+        )
+    if not t.nullable:
+        return key.expr
+    return Coalesce((key.expr, Constant.like(t.hi + 1, t)))
 
 
 def keeps_same_rows(queries: Sequence[Query]) -> bool:
@@ -91,5 +108,6 @@ def _rows(relation: Relation, exprs: Mapping[str, Expr], limits: Limits) -> Rela
     below = limited(project, tuple(exprs), limits, itertools.count())
     most = below.m
     assert most is not None
-    plain = isinstance(below, LimitRows) and not below.by
-    return SameRows(below.below if plain else below, most)
+    if isinstance(below, LimitRows) and not below.by:
+        below = below.below
+    return SameRows(below, most)

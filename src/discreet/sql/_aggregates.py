@@ -418,10 +418,10 @@ class _Call:
             return statistic(kind, value, **entry.fixed, **options)
         except ParameterError as error:  # MIN is a quantile, and is called MIN
             message = error.message.replace(f"{kind.word.upper()} needs", f"{name} needs")
-            hint = error.hint or self._tallied(value)
-            if hint is not None and hint.startswith("QUANTILE(x"):
-                hint = hint.replace("x", self.args[0].sql(), 1)
-            raise QueryError(message, hint=hint) from None
+            instead = error.hint or self._tallied(value)
+            if instead is not None and instead.startswith("QUANTILE(x"):
+                instead = instead.replace("x", self.args[0].sql(), 1)
+            raise QueryError(message, hint=instead) from None
 
     def _pair(self, kind: type[Statistic], fixed: Mapping[str, object]) -> Statistic:
         """A statistic of two columns, each filtered alike."""

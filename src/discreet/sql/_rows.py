@@ -469,7 +469,7 @@ def _whole_quotient(node: exp.Expr, operands: Sequence[Operand]) -> Operand:
         raise error.with_hint(f"TRUNC({sides[0].sql()} / {sides[1].sql()})") from None
 
 
-_BITWISE: Final = {
+_BITWISE: Final[dict[type[exp.Expr], str]] = {
     exp.BitwiseXor: "POWER({}, {})",
     exp.BitwiseAnd: "{} AND {}",
     exp.BitwiseOr: "{} OR {}",
