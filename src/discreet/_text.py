@@ -96,3 +96,27 @@ def written(name: str) -> str:
     ('age', '"hours-per-week"')
     """
     return name if _PLAIN.fullmatch(name) else quoted(name)
+
+
+_LOOSE: Final = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})", re.ASCII)
+_GROUPED: Final = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?", re.ASCII)
+
+
+def iso_day(text: str) -> str | None:
+    """Write a day whose year stands first as ISO 8601 does, in quotes.
+
+    >>> iso_day("2024/1/5")
+    "'2024-01-05'"
+    """
+    found = _LOOSE.fullmatch(text.strip())
+    return found and "'{}-{:0>2}-{:0>2}'".format(*found.groups())
+
+
+def digits(text: str) -> str | None:
+    """Read a number that stands in quotes, perhaps grouped by commas; None for other texts.
+
+    >>> digits("1,000"), digits("1,0")
+    ('1000', None)
+    """
+    plain = text.replace(",", "") if _GROUPED.fullmatch(text) else text
+    return plain if plain.replace(".", "", 1).isdecimal() else None

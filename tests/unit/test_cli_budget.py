@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import shlex
 import tomllib
+from fractions import Fraction
 from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from discreet import policy as pol
-from discreet.cli import _options
+from discreet.cli import _options, _propose
 from discreet.cli._app import app
 from discreet.cli._check import unread_columns
 
@@ -138,6 +140,15 @@ def test_proposals_that_noise_swamps_are_comments(policy):
     assert result["swamped"] == 1
     assert "spend at least ε 0.2 on this line instead of 0.002" in result["proposal"]
     assert "mostly noise: 1 of 1 proposals" in result["proposal"]
+
+
+@pytest.mark.parametrize(("epsilon", "unsure"), [(0.5, 100.0), (0.5, 9.0), (0.004, 5e3)])
+def test_no_line_is_advised_at_a_price_that_gives_people_away(epsilon, unsure):
+    told = _propose._judged("age = …", unsure, 1.0, 100.0, Fraction(str(epsilon)))
+    prices = [float(p) for p in re.findall(r"at least ε ([0-9.e+]+)", told)]
+    assert all(price <= 1 for price in prices)
+    assert bool(prices) == (epsilon == 0.004)
+    assert prices or "2.7 to 1" in told
 
 
 def test_a_proposal_for_one_column_has_the_whole_price_and_keeps_what_is_declared(policy):

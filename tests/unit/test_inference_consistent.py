@@ -1,9 +1,14 @@
 """What fitted margins say of themselves."""
 
+import random
+
 import pyarrow as pa
 import pytest
 
 import discreet as dc
+from discreet.inference import consistent
+from discreet.plan import Salt, about_same_rows, lower, run
+from discreet.sql import parse
 
 MARGIN = "SELECT COUNT(*) AS n FROM t"
 CELLS = "SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b"
@@ -55,3 +60,125 @@ def test_they_print_what_was_fitted():
         "  1: n by a, b (4 counts)",
     ]
     assert "array" not in _fitted(MARGIN, CELLS)._repr_html_()
+
+
+_TOSS = random.Random("margins")
+WHO = pa.table(
+    {
+        "who": [_TOSS.randrange(150) for _ in range(900)],
+        "a": [_TOSS.choice(["x", "y", None]) for _ in range(900)],
+        "b": [_TOSS.choice("uv") for _ in range(900)],
+        "c": [_TOSS.randrange(10) for _ in range(900)],
+    }
+)
+LIMITS = {
+    "rows": {"max_rows_per_unit": 3},
+    "groups": {"max_groups_per_unit": 2, "max_rows_per_group": 2},
+    "both": {"max_rows_per_unit": 3, "max_groups_per_unit": 2, "max_rows_per_group": 2},
+}
+MARGINS = (MARGIN, BY_A, "SELECT b, COUNT(*) AS n FROM t GROUP BY b", CELLS)
+
+
+ONE = "WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=1)"
+
+
+def _people(neighbours="add-remove", **limits):
+    columns = {
+        "a": {"type": "category", "values": ["x", "y"]},
+        "b": {"type": "category", "values": ["u", "v"], "null": "u"},
+        "c": {"type": "integer", "min": 0, "max": 9, "null": 0},
+    }
+    table = {"columns": columns, "unit": "who", "neighbours": neighbours, **limits}
+    policy = {"policy": {"name": "who"}, "budget": {"epsilon": "1e6"}, "tables": {"t": table}}
+    return dc.open(WHO, policy=policy, ledger=":memory:")
+
+
+def _counts(batch, questions):
+    with batch:
+        asked = [batch.sql(question) for question in questions]
+    return [{tuple(r.values())[:-1]: r["n"] for r in a.answer.to_dicts()} for a in asked]
+
+
+def _add_up(counts):
+    """Whether every margin is the sum of its cells; the last question has all keys."""
+    *margins, cells = counts
+    for margin, place in zip(margins, ((), (0,), (1,)), strict=True):
+        for key, n in margin.items():
+            if n != sum(m for cell, m in cells.items() if tuple(cell[i] for i in place) == key):
+                return False
+    return True
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "change-one"])
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+def test_limits_keep_the_same_rows_where_it_is_asked(limits, neighbours):
+    """Exactly, at an ε that leaves no noise; and not where it is not asked, the mutant."""
+    curator = _people(neighbours, **limits)
+    assert _add_up(_counts(curator.batch(epsilon=2000, nulls=True, consistent=True), MARGINS))
+    assert not _add_up(_counts(curator.batch(epsilon=2000, consistent=True), MARGINS))  # NULLs
+    if limits != LIMITS["rows"]:  # these share one statement, and so the rows
+        assert not _add_up(_counts(curator.batch(epsilon=2000, nulls=True), MARGINS))
+
+
+def test_limits_keep_the_same_rows_in_statements_of_their_own(monkeypatch):
+    monkeypatch.setattr("discreet.plan._merge.MOST", 1)
+    curator = _people(**LIMITS["rows"])
+    assert _add_up(_counts(curator.batch(epsilon=2000, nulls=True, consistent=True), MARGINS))
+    assert not _add_up(_counts(curator.batch(epsilon=2000, nulls=True), MARGINS))
+
+
+def test_a_person_moves_all_questions_by_what_they_declare():
+    """The statements are proved by text; here people are taken away, one by one."""
+    for limits in LIMITS.values():
+        curator = _people(**limits)
+        asked = [parse(text, curator.policy).query for text in MARGINS]
+        for query in about_same_rows(asked):
+            lowered = lower(query)
+            (part,), (own,) = lowered.parts, lowered.aggregates
+            whole = run(own, {"t": WHO.to_pylist()}, Salt(b"one"))
+            assert curator._engine.execute(own, Salt(b"one")) == whole
+            for who in range(0, 150, 30):
+                rest = [r for r in WHO.to_pylist() if r["who"] != who]
+                less = run(own, {"t": rest}, Salt(b"one"))
+                moved = [abs(whole.get(k, (0,))[0] - less.get(k, (0,))[0]) for k in whole]
+                assert sum(moved) <= part.sensitivity.l1
+                assert max(moved) <= part.sensitivity.linf
+
+
+def test_what_cannot_agree_is_refused_before_anything_is_charged():
+    curator = _people(**LIMITS["rows"])
+    for questions, words in (
+        ((MARGIN, f"{MARGIN} WHERE c > 3"), "the same table and WHERE"),
+        ((MARGIN, "SELECT a, SUM(c) AS n FROM t GROUP BY a"), "counts of all rows"),
+        ((MARGIN, "SELECT COUNT(*) * 2 AS n FROM t"), "counts of all rows"),
+        ((BY_A, "SELECT c // 5 AS a, COUNT(*) AS n FROM t GROUP BY c // 5"), "two different keys"),
+        (
+            (
+                f"SELECT {ONE} a, COUNT(*) AS n FROM t GROUP BY a",
+                CELLS,
+            ),
+            "differently",
+        ),
+    ):
+        with pytest.raises(dc.errors.ParameterError, match=words):
+            _counts(curator.batch(epsilon=1, consistent=True), questions)
+    assert curator.budget.spent["epsilon"] == 0
+
+
+def test_margins_that_differ_say_so_with_the_line_that_helps():
+    batch = _people(**LIMITS["groups"]).batch(epsilon=5)
+    _counts(batch, MARGINS)
+    assert any("consistent=True" in fact for fact in batch._questions[0].pending.answer.target)
+    with pytest.raises(dc.errors.ParameterError, match="differ in truth") as refused:
+        batch.consistent()
+    assert refused.value.hint == "curator.batch(epsilon=1, consistent=True)"
+
+
+def test_answers_of_two_batches_are_about_other_rows():
+    curator, asked = _people(**LIMITS["rows"]), []
+    for epsilon in (5, 6):
+        batch = curator.batch(epsilon=epsilon, consistent=True)
+        _counts(batch, MARGINS)
+        asked += [(q.lowered.query, q.pending.answer) for q in batch._questions]
+    with pytest.raises(dc.errors.ParameterError, match="differ in truth"):
+        consistent(asked[:2] + asked[6:])

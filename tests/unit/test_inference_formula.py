@@ -65,7 +65,7 @@ def test_surveys_take_quotes(curator):
 
 @pytest.mark.parametrize(
     "formula",
-    ["age * 2 ~ age", "age ~ 0 + hours-per-week", "age ~ log(age)", 'age ~ "', 'age ~ ""', "age ~",
+    ["age * 2 ~ age", "age ~ 0", "age ~ 5", "age ~ log(age)", 'age ~ "', 'age ~ ""', "age ~",
      "age ~ back`tick + `", "age", "age ~ age", "age ~ back`tick ~ age", "age + age ~ age", 3,
      'age ~ x "hours-per-week"'],
 )  # fmt: skip

@@ -18,7 +18,7 @@ from discreet._dataclass import dataclass
 from discreet.answer import _outputs
 from discreet.answer._levels import Rows
 from discreet.errors import UnsupportedQueryError
-from discreet.plan import Box, Expr, Kind, Lowered, OutputExpr
+from discreet.plan import Box, Expr, Key, Kind, Lowered, OutputExpr
 
 _CELLS: Final = 3
 _FAULTS: Final = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
@@ -82,6 +82,13 @@ def _column(ends: Ends) -> NDArray[Any]:
     return np.array([*ends, None], dtype=object)
 
 
+def _ends_of(key: Key) -> Ends:
+    """Values of a key at both ends of its public codes; other codes may stand for no value."""
+    if key.codes and key.expr.type.kind is not Kind.TEXT:
+        return key.expr.type.value(key.codes[0]), key.expr.type.value(key.codes[-1])
+    return _ends(key.expr)
+
+
 def _ends(expr: Expr) -> Ends:
     t = expr.type
     return ("a", "b") if t.kind is Kind.TEXT else (t.value(t.lo), t.value(t.hi))
@@ -99,7 +106,7 @@ def rehearse(lowered: Lowered) -> None:
         query.having,
         query.qualify,
         tuple(out for out, _ in query.order),
-        tuple((key.name, _ends(key.expr)) for key in query.keys),
+        tuple((key.name, _ends_of(key)) for key in query.keys),
         tuple(values),
     )
     if not _computes(shape):

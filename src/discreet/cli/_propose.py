@@ -150,20 +150,30 @@ _SHARE: Final = 0.5
 """An end that is uncertain by more of the proposed range than this is no proposal."""
 
 
+_DEAREST: Final = 1.0
+"""Largest ε that is advised for one line: bounds are a help, and people's odds are not theirs."""
+
+
 def _judged(line: str, unsure: float, proposed: float, allowed: float, epsilon: Fraction) -> str:
     """A line to copy, or a comment where noise swamps what it says.
 
     The interval of a quantile shrinks about as ε grows: ε must grow as often as the interval is
     too wide. One as wide as all that is `allowed` tells nothing, and so asks for a hundred times.
+    No more than :data:`_DEAREST` is advised, whatever it would take.
     """
     if unsure <= _SHARE * proposed:
         return line
     lost = unsure >= 0.9 * allowed or proposed <= 0
     times = 100.0 if lost else max(2.0, unsure / (_SHARE * proposed))
-    return (
-        f"# {line}\n#   noise swamps this, do not copy it: keep what you know, or spend at least "
-        f"ε {float(f'{float(epsilon) * times:.1g}'):g} on this line instead of {float(epsilon):.2g}"
-    )
+    wanted = float(f"{float(epsilon) * times:.1g}")
+    advice = f", or spend at least ε {wanted:g} on this line instead of {float(epsilon):.2g}"
+    if wanted > _DEAREST:
+        enough = "no price up to that may show it" if lost else f"it would take about ε {wanted:g}"
+        advice = (
+            f". More than ε {_DEAREST:g} is not advised for a line of a policy, and {enough}: even "
+            f"odds about one person may grow to {math.exp(_DEAREST):.2g} to 1 by ε {_DEAREST:g}"
+        )
+    return f"# {line}\n#   noise swamps this, do not copy it: keep what you know{advice}"
 
 
 def _length(low: Any, high: Any) -> float:

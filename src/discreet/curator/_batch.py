@@ -58,13 +58,17 @@ from discreet.errors import Hint, ParameterError
 from discreet.plan import (
     Ask,
     Cost,
+    Count,
     Lowered,
     Noise,
     Plan,
     Query,
+    about_same_rows,
     apart,
+    base,
     charge,
     fits,
+    keeps_same_rows,
     price,
     rounded_up,
     with_null_groups,
@@ -90,6 +94,9 @@ _HEAVIEST = 10**6
 
 _KINDS = 24
 """Kinds of units that are composed one by one."""
+
+
+_APART = "limits keep other rows in each question, so margins differ: batch(consistent=True)"
 
 
 class Pending:
@@ -137,11 +144,13 @@ class Batch:
         delta: Number | None,
         *,
         nulls: bool = False,
+        consistent: bool = False,
     ) -> None:
         self._curator = curator
         self._offer = None if epsilon is None else _exact.epsilon(epsilon)
         self._delta = None if delta is None else _exact.delta(delta)
         self._nulls = nulls
+        self._agree = consistent
         self._questions: list[_Question] = []
         self._closed = False
         self.cost: Cost | None = None
@@ -218,12 +227,11 @@ class Batch:
         self._closed = True
         if kind is not None:
             return
-        questions = tuple(self._questions)
-        if not questions:
+        if not self._questions:
             raise ParameterError("the batch is empty", hint='b.sql("SELECT COUNT(*) AS n FROM …")')
         plans, self.cost = Batch.priced(self)  # no other price than this one is charged
         answers = self._curator._run(plans, self.cost)  # noqa: SLF001 - its own batch
-        for question, answer in zip(questions, answers, strict=True):
+        for question, answer in zip(self._questions, answers, strict=True):
             question.pending.fill(answer)
 
     def consistent(self) -> Consistent:
@@ -231,12 +239,28 @@ class Batch:
 
         Costs nothing. Every count becomes at least as exact as it was; see
         :func:`discreet.inference.consistent`. Rows without a key are in a margin and in none
-        of its cells: where keys may be missing, ``batch(nulls=True)`` lets margins add up.
+        of its cells: where keys may be missing, ``batch(nulls=True)`` lets margins add up. Where
+        a unit may have several rows, it needs ``batch(consistent=True)``.
         """
         from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
         asked = [(q.lowered.query, q.pending.answer) for q in self._questions]
         return inference.consistent(asked)
+
+    @property
+    def _fixed(self) -> tuple[_Question, ...]:
+        """The questions as they are measured: about the same rows, where they are to agree."""
+        questions = tuple(self._questions)
+        if not self._agree or not questions:
+            return questions
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
+
+        queries = [q.lowered.query for q in questions]
+        inference.check_consistent(queries)
+        return tuple(
+            replace(question, lowered=self._curator._lowered(query))  # noqa: SLF001 - its own batch
+            for question, query in zip(questions, about_same_rows(queries), strict=True)
+        )
 
     def priced(self) -> tuple[list[Plan], Cost]:
         """Price all questions, and what they cost together."""
@@ -246,10 +270,12 @@ class Batch:
             self._offer = max(self._offer, self._curator._standing.least.epsilon)  # noqa: SLF001 - as above
         with fitting_delta(self._curator._balances, self._delta):  # noqa: SLF001 - its own batch
             plans, cost = self._all_priced()
+        if not self._agree and _apart_in_truth([plan.lowered.query for plan in plans]):
+            plans = [replace(plan, notes=(*plan.notes, _APART)) for plan in plans]
         return plans, self._curator._road.owed(cost)  # noqa: SLF001 - its own batch
 
     def _all_priced(self) -> tuple[list[Plan], Cost]:
-        questions = tuple(self._questions)
+        questions = self._fixed
         groups = apart([q.lowered.query for q in questions])
         if self._offer is None:
             return self._meeting(questions, groups)
@@ -416,6 +442,17 @@ def _least(losses: list[PrivacyLoss], delta: Fraction) -> Fraction:
     rest = [loss for loss in losses if loss.top != 0]
     epsilon = Fraction(compose(rest).epsilon(delta - failures)) if rest else Fraction(0)
     return max(epsilon, Fraction(1, 10**9))
+
+
+def _apart_in_truth(queries: Sequence[Query]) -> bool:
+    """Whether counts look like margins of one table, and limits keep other rows in each."""
+    first = queries[0]
+    margins = len({q.keys for q in queries}) > 1
+    margins = margins and all(q.relation == first.relation for q in queries)
+    counts = all(q.statistics == (Count(),) for q in queries)
+    # limits stand where a column is the unit
+    limited = base(first.relation).table.unit is not None
+    return limited and margins and counts and not keeps_same_rows(queries)
 
 
 Units = list[list[PrivacyLoss]]

@@ -212,8 +212,9 @@ class Curator(Terms, Fits):
         return self._ask(parsed.query, offer, limits, key=key, fresh=fresh)
 
     def batch(
-        self, epsilon: Number | None = None, delta: Number | None = None, *, nulls: bool = False
-    ) -> Batch:
+        self, epsilon: Number | None = None, delta: Number | None = None,
+        *, nulls: bool = False, consistent: bool = False,
+    ) -> Batch:  # fmt: skip
         """Collect several questions, compose them tightly, pay once.
 
         The block fixes all questions before anything runs; read the answers
@@ -226,8 +227,11 @@ class Curator(Terms, Fits):
         nulls
             Show rows without a key as a group of their own, whose key is NULL, at no further
             price. Margins add up then, and :meth:`Batch.consistent` makes use of it.
+        consistent
+            Check before the debit that :meth:`Batch.consistent` will fit these counts, and let
+            limits of units with several rows keep the same rows in every question.
         """
-        return Batch(self, epsilon, delta, nulls=nulls)
+        return Batch(self, epsilon, delta, nulls=nulls, consistent=consistent)
 
     def partition(
         self,

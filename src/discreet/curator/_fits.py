@@ -40,6 +40,8 @@ class Fits:
         formula
             ``"pay ~ age + sex"``: columns of the table; categories become indicators, the
             first value being the reference. Odd names stand in double quotes or backquotes.
+            ``np.log(x)``, ``I(x**2)``, ``C(x)``, ``x > 30``, ``a:b``, ``a*b`` and ``- 1`` mean
+            what they mean to statsmodels; functions have the steps that questions of them have.
         table, where
             Which table (needed when the policy has several) and which rows, as in SQL.
             Rows in which one of the columns is NULL are left out.

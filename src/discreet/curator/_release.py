@@ -19,7 +19,18 @@ from discreet.curator import _stored
 from discreet.curator._proof import answers, check_statement
 from discreet.engines import Engine
 from discreet.errors import EngineError, UnprovenStatementError, UnsupportedQueryError
-from discreet.plan import Aggregate, Cells, Draw, Groups, Plan, Priced, Salt, cells_of, merge
+from discreet.plan import (
+    Aggregate,
+    Cells,
+    Draw,
+    Groups,
+    Plan,
+    Priced,
+    Salt,
+    SameRows,
+    cells_of,
+    merge,
+)
 from discreet.policy import Policy
 
 _NAMES: Final[Recent[int, tuple[Policy, dict[str, object]]]] = Recent(16)
@@ -138,19 +149,39 @@ def _several(plans: Sequence[Plan]) -> bool:
 
 def _measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Record]:
     known: dict[Aggregate, Groups] = {}
+    same, mark = _same(plans)
     wanted = [a for plan in plans for a in plan.lowered.aggregates if a.measures]
     for merged in merge(wanted) if len(plans) > 1 else ():
         if answers(engine, merged, [plan.lowered for plan in plans]):
-            groups = engine.execute(merged.whole, fresh_salt())
+            salt = same if _shares_rows(merged.whole) else fresh_salt()
+            groups = engine.execute(merged.whole, salt)
             known |= {view.own: view.of(groups) for view in merged.views}
     _, names = _NAMES(id(policy), lambda: (policy, _named(policy)))
     records = []
     for plan in plans:
-        salt = fresh_salt()
+        shares = _shares_rows(plan.lowered.aggregates[0])
+        salt = same if shares else fresh_salt()
         own = [
             {} if not a.measures else known[a] if a in known else engine.execute(a, salt)
             for a in plan.lowered.aggregates
         ]
         record = _released(plan, own, engine, salt, Draw())
-        records.append(replace(record, statement={**record.statement, **names}))
+        records.append(
+            replace(record, statement={**record.statement, **names, **(mark if shares else {})})
+        )
     return records
+
+
+def _shares_rows(aggregate: Aggregate) -> bool:
+    return any(isinstance(node, SameRows) for node in aggregate.relation.nodes)
+
+
+def _same(plans: Sequence[Plan]) -> tuple[Salt, dict[str, object]]:
+    """One salt for questions that are about the same rows, and what their records say of it.
+
+    Limits hold under whatever salt; which rows one keeps is the salt's matter alone. The mark
+    tells answers apart that were limited by other salts; it says nothing of this one.
+    """
+    if not any(_shares_rows(plan.lowered.aggregates[0]) for plan in plans):
+        return Salt(b""), {}
+    return fresh_salt(), {"rows_kept": noise.random_words(2).tobytes().hex()}

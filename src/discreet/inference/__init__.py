@@ -39,7 +39,7 @@ from discreet.inference._anova import anova_test, correlation_test
 from discreet.inference._bands import Band, ecdf, histogram
 from discreet.inference._chisquare import chisquare_gof, chisquare_independence
 from discreet.inference._combine import Combined, Estimate, combine, inverse_variance
-from discreet.inference._consistent import Consistent, consistent
+from discreet.inference._consistent import Consistent, check_consistent, consistent
 from discreet.inference._curated import curated_test
 from discreet.inference._design import sample_size
 from discreet.inference._distortion import distortion
@@ -114,6 +114,7 @@ __all__ = [
     "accuracy",
     "accuracy_curve",
     "anova_test",
+    "check_consistent",
     "chisquare_gof",
     "chisquare_independence",
     "clamped_normal",

@@ -5,6 +5,10 @@ keys' values, and one more value for NULL wherever a key may be. The best linear
 estimate of every shown count uses all of them (:mod:`._combine`): totals are the sums of
 their parts, and every count is at least as exact as it was.
 
+Where a unit may have several rows, limits keep some of them, and by default other ones in each
+question. Questions that are asked to agree are limited once, by all their keys together
+(:mod:`discreet.plan._same`): their counts are about the same rows, and fitted like others.
+
 Where the number of rows is public (neighbours replace a row), the cells add up to it: the
 last cell is that number less all others, and drops out of the fit.
 """
@@ -23,12 +27,21 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet._print import plural
 from discreet.answer import Answer
-from discreet.errors import ParameterError
+from discreet.errors import Hint, ParameterError
 from discreet.inference._combine import Combined, Estimate, combine
 from discreet.inference._inputs import noisy
 from discreet.inference._laws import Floats
 from discreet.inference._results import preformatted
-from discreet.plan import Count, Query, with_null_groups
+from discreet.plan import (
+    Count,
+    Query,
+    Scan,
+    StatisticValue,
+    base,
+    keeps_same_rows,
+    with_null_groups,
+)
+from discreet.privacy import Neighbours
 
 _MOST: Final = 20_000
 """Combinations of all keys' values."""
@@ -89,38 +102,55 @@ class Consistent:
         return [row | {column: count} for row, count in zip(rows, counts, strict=True)]
 
 
-def consistent(asked: Sequence[tuple[Query, Answer]]) -> Consistent:
-    """Fit the counts of several answers about the same rows so that they agree.
-
-    Raises
-    ------
-    ParameterError
-        Unless every question counts all rows of one and the same selection, each row
-        being a unit: limits would drop other rows in every question.
-    """
-    queries = [q for q, _ in asked]
-    if len({q.relation for q in queries}) != 1:
+def check_consistent(queries: Sequence[Query]) -> None:
+    """Refuse questions whose counts could not be fitted; what it looks at is known before them."""
+    relation = queries[0].relation
+    if any(q.relation != relation for q in queries):
         raise ParameterError("margins agree only for the same rows: the same table and WHERE")
-    if any(q.statistics != (Count(),) or q.having or q.limit is not None for q in queries):
+    if not all(map(_counts, queries)):
         raise ParameterError(
             "margins are counts of all rows, each group shown",
             hint="SELECT sex, COUNT(*) AS n FROM people GROUP BY sex",
         )
     if any(k.codes is None for q in queries for k in q.keys):
         raise ParameterError("keys that are selected from the data have no common cells")
-    units = [a.full_record.statement.get("unit") for _, a in asked]
-    if any(unit != "row" for unit in units):
+    fixed = queries[0].neighbours is Neighbours.CHANGE_ONE and isinstance(relation, Scan)
+    if fixed and base(relation).table.unit is None and not any(q.keys for q in queries):
+        raise ParameterError("these counts are public: there is nothing to fit")
+    _domains(queries)
+
+
+def _counts(query: Query) -> bool:
+    """Whether it shows the number of all rows of each group, as it is."""
+    shown = any(isinstance(o.expr, StatisticValue) for o in query.outputs)
+    plain = query.statistics == (Count(),) and query.having is None and query.limit is None
+    return shown and plain
+
+
+def consistent(asked: Sequence[tuple[Query, Answer]]) -> Consistent:
+    """Fit the counts of several answers about the same rows so that they agree.
+
+    Raises
+    ------
+    ParameterError
+        Unless every question counts all rows of one and the same selection, and limits of what
+        a unit contributes keep the same rows in all of them.
+    """
+    queries = [q for q, _ in asked]
+    check_consistent(queries)
+    # limits that were told to keep the same rows leave their mark in the records
+    marks = {a.full_record.statement.get("rows_kept") for _, a in asked}
+    if len(marks) > 1 or (marks == {None} and not keeps_same_rows(queries)):
         raise ParameterError(
-            "limits of rows per unit drop other rows in every question, so margins differ in truth"
+            "limits of rows per unit keep other rows in every question, so margins differ in truth",
+            hint=Hint.call("curator.batch", epsilon=1, consistent=True),
         )
-    domains = _domains(asked)
+    domains = _domains(queries)
     cells = list(product(*domains.values()))
     places = {name: i for i, name in enumerate(domains)}
     matrices = tuple(_matrix(answer, cells, places) for _, answer in asked)
     answers = tuple(answer for _, answer in asked)
     public = [_column(a) in a.exact for a in answers]
-    if all(public):
-        raise ParameterError("these counts are public: there is nothing to fit")
     items = [noisy(a, _column(a)) for a, known in zip(answers, public, strict=True) if not known]
     values = np.concatenate([np.atleast_1d(item.value) for item in items])
     laws = [item.noise for item in items for _ in range(item.size)]
@@ -155,13 +185,14 @@ def _note(queries: Sequence[Query]) -> str | None:
 
 
 def _column(answer: Answer) -> str:
-    return next(o.name for o in answer.full_record.outputs if o.name not in answer.full_record.keys)
+    outputs = answer.full_record.outputs
+    return next(o.name for o in outputs if isinstance(o.expr, StatisticValue))
 
 
-def _domains(asked: Sequence[tuple[Query, Answer]]) -> dict[str, list[Any]]:
+def _domains(queries: Sequence[Query]) -> dict[str, list[Any]]:
     domains: dict[str, list[Any]] = {}
     exprs: dict[str, Any] = {}
-    for query, _ in asked:
+    for query in queries:
         for key in query.keys:
             if exprs.setdefault(key.name, key.expr) != key.expr:
                 raise ParameterError(f"{key.name!r} names two different keys", hint="… AS other")

@@ -1,31 +1,158 @@
-"""What a formula names: ``y ~ a + b``, a column's name plain, in double quotes or in backquotes."""
+"""Formulas: ``y ~ a + np.log(b) + C(c) + a:c``, odd names in double quotes or in backquotes."""
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any, Final
 
+from discreet._dataclass import dataclass
 from discreet._text import nearest, written
 from discreet.errors import ParameterError, QueryError
+from discreet.inference._factors import Factor, factor, shown
 
 _QUOTED: Final = re.compile(r'"(?:[^"]|"")+"|`(?:[^`]|``)+`')
 """A name in double quotes, as in SQL, or in backquotes, as in R; its own quotes stand twice."""
+_TEXT: Final = re.compile(rf"{_QUOTED.pattern}|'[^']*'|:")
+_PLACE: Final = re.compile(r"_c(\d{1,6})_")
 _PIECE: Final = re.compile(rf"({_QUOTED.pattern})|([~+])")
 _NUMBERS: Final = ("integer", "real")
 
 
-def read_formula(formula: str, table: Any) -> tuple[str, list[str]]:
-    """Split ``y ~ a + b`` into columns of a table.
+@dataclass(frozen=True)
+class Formula:
+    """A formula that was read: the response, the terms in order, and whether a line is free."""
+
+    left: Factor
+    terms: tuple[tuple[Factor, ...], ...]
+    """Factors of each term; two of them make an interaction."""
+    intercept: bool
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """All factors of the right side, each once."""
+        return tuple({f.name: f for term in self.terms for f in term}.values())
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns, the response's first."""
+        named = [c for f in (self.left, *self.factors) for c in f.columns]
+        return list(dict.fromkeys(named))
+
+
+def read_formula(formula: str, table: Any) -> Formula:
+    """Read ``y ~ a + np.log(b) + C(c) + a:c``.
 
     An odd name may stand without quotes if it is a column's: nothing else could be meant.
     """
     sides = _sides(formula) if isinstance(formula, str) else []
-    if len(sides) != 2 or len(sides[0]) != 1:
+    if len(sides) != 2 or len(sides[0]) != 1 or not all(map(all, sides)):
         raise ParameterError("a regression is written y ~ a + b", hint=example(table))
-    left, *names = (_named(part, table) for side in sides for part in side)
-    if len(set(names)) != len(names) or left in names:
-        raise ParameterError("a column can stand in a regression only once", hint=example(table))
-    return left, names
+    if (place := _PLACE.search(formula)) and place[0] not in table.columns:
+        raise no_column(table, place[0])  # it stands for an odd name here
+    try:
+        return _read(sides, table)
+    except RecursionError:
+        raise ParameterError("the formula is too long", hint=example(table)) from None
+
+
+def _read(sides: list[list[str]], table: Any) -> Formula:
+    names: list[str] = []
+    trees = [_tree(" + ".join(_hidden(p, table, names) for p in side), table) for side in sides]
+    visitor = _Names(table, names)
+    trees = [visitor.visit(tree) for tree in trees]
+    right: list[tuple[Factor, ...]] = []
+    reader = _Terms(table, tuple(names), right)
+    if isinstance(trees[0], ast.BinOp):
+        raise ParameterError(
+            "the response is one column, or a function of it: np.log(y), I(y / 1000)",
+            hint=example(table),
+        )
+    left = reader.factor(trees[0])
+    reader.read(trees[1])
+    right = list({frozenset(f.name for f in t): t for t in right}.values())
+    if not right:
+        raise ParameterError("a regression needs a column to explain with", hint=example(table))
+    if {*left.columns} & {c for term in right for f in term for c in f.columns}:
+        raise ParameterError("a column can stand on one side only", hint=example(table))
+    return Formula(left, tuple(sorted(right, key=len)), reader.intercept)
+
+
+class _Names(ast.NodeTransformer):
+    """Puts placeholders in the places of columns."""
+
+    def __init__(self, table: Any, names: list[str]) -> None:
+        self.table, self.names, self.hidden = table, names, len(names)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """A function is no column, whatever it is called; Q("…") is a name in quotes."""
+        if isinstance(node.func, ast.Name) and node.func.id == "Q" and len(node.args) == 1:
+            (inner,) = node.args
+            if isinstance(inner, ast.Constant):
+                inner = ast.Name(str(inner.value))
+            return inner if _PLACE.fullmatch(getattr(inner, "id", "")) else self.visit(inner)
+        node.args = [self.visit(arg) for arg in node.args]
+        return node
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """One column."""
+        if (place := _PLACE.fullmatch(node.id)) and int(place[1]) < self.hidden:
+            return node
+        if node.id not in self.table.columns:
+            raise no_column(self.table, node.id)
+        self.names.append(node.id)
+        return ast.Name(f"_c{len(self.names) - 1}_")
+
+
+@dataclass
+class _Terms:
+    """Reads the right side."""
+
+    table: Any
+    names: tuple[str, ...]
+    found: list[tuple[Factor, ...]]
+    intercept: bool = True
+
+    def factor(self, node: ast.expr) -> Factor:
+        """Read one factor."""
+        return factor(node, self.names, self.table, example(self.table))
+
+    def read(self, node: ast.expr) -> None:
+        """Collect terms of sums; 0, -1 and 1 say whether there is an intercept."""
+        match node:
+            case ast.BinOp(left, ast.Add(), right):
+                self.read(left)
+                self.read(right)
+            case ast.BinOp(left, ast.Sub(), ast.Constant(int(number))) if number in (0, 1):
+                self.read(left)
+                self.intercept = number == 0
+            case ast.Constant(int(number)) if number in (0, 1):
+                self.intercept = number == 1
+            case ast.UnaryOp(ast.USub(), ast.Constant(1)):
+                self.intercept = False
+            case ast.BinOp(left, ast.Mult() | ast.MatMult() as op, right):
+                pair = tuple(self._one(side) for side in (left, right))
+                if isinstance(op, ast.Mult):
+                    self.found += [(pair[0],), (pair[1],)]
+                self.found.append(pair if pair[0].name != pair[1].name else pair[:1])
+            case ast.BinOp(left, op, right):
+                power = isinstance(op, ast.Pow | ast.BitXor)
+                sums = isinstance(op, ast.Sub)
+                own = ast.BinOp(left, ast.Pow() if power else op, right)
+                raise ParameterError(
+                    "terms are joined by + : and *; arithmetic stands in I(…)",
+                    hint=example(self.table) if sums else f"I({shown(own, self.names)})",
+                )
+            case _:
+                self.found.append((self.factor(node),))
+
+    def _one(self, node: ast.expr) -> Factor:
+        if isinstance(node, ast.BinOp | ast.Constant):
+            raise ParameterError(
+                "an interaction is one of two factors, a:b or a*b; arithmetic stands in I(…)",
+                hint=example(self.table),
+            )
+        return self.factor(node)
 
 
 def read_name(name: str, table: Any) -> str:
@@ -75,17 +202,38 @@ def _sides(formula: str) -> list[list[str]]:
     return [[piece.strip() for piece in side] for side in sides]
 
 
-def _named(part: str, table: Any) -> str:
-    if _QUOTED.fullmatch(part):
-        return _unquoted(part)
-    # y ~ 0 + a is a line without an intercept elsewhere, so a number is no name
-    if part.isidentifier() or (part in table.columns and not part.isdecimal()):
-        return part
-    raise ParameterError(
-        f"{part!r} is not a column's name; products and functions are not supported here, "
-        "and odd names stand in double quotes",
-        hint=example(table),
-    )
+def _hidden(part: str, table: Any, names: list[str]) -> str:
+    """Put placeholders in the places of odd names, which Python cannot read."""
+
+    def place(name: str) -> str:
+        names.append(name)
+        return f"_c{len(names) - 1}_"
+
+    def quoted(match: re.Match[str]) -> str:
+        if match[0][0] == "'":
+            return match[0]
+        name = _unquoted(match[0])
+        if part[: match.start()][-1:].isalnum():
+            return match[0]  # the quote belongs to a name that is not quoted: no Python either
+        if name not in table.columns:
+            raise no_column(table, name)
+        return place(name)
+
+    # y ~ 0 + a is a line without an intercept, so a number is no name
+    if part in table.columns and not part.isdecimal():
+        return place(part)
+    return _TEXT.sub(lambda m: quoted(m) if m[0] != ":" else "@", part)
+
+
+def _tree(text: str, table: Any) -> ast.expr:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        shown = _PLACE.sub("…", text)[:80]
+        raise ParameterError(
+            f"{shown!r} cannot be read as terms of a formula; odd names stand in double quotes",
+            hint=example(table),
+        ) from None
 
 
 def _unquoted(part: str) -> str:

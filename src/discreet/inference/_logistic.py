@@ -43,7 +43,7 @@ statistics of approximated scores: J. Huggins, R. Adams, T. Broderick, "PASS-GLM
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -55,20 +55,24 @@ from discreet._dataclass import dataclass, replace
 from discreet._text import quoted
 from discreet.answer import Answer
 from discreet.errors import ParameterError
-from discreet.inference._formula import example, read_formula
+from discreet.inference._columns import (
+    Bounds,
+    Term,
+    columns_of,
+    design_column,
+    design_of,
+    where_of,
+)
+from discreet.inference._formula import Formula, example, read_formula
 from discreet.inference._inputs import check_untainted, noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._regression import (
     HIDDEN,
     Ask,
     Fitted,
-    Term,
-    design_column,
     least_error,
     quantile,
     table_of,
-    terms_of,
-    where_known,
 )
 from discreet.plan import INTERVALS, OutputColumn, Query, Splines, SplinesOf, StatisticValue
 
@@ -254,34 +258,81 @@ def logistic(
 ) -> Logistic:
     """Ask for the cells that a formula needs, and fit them; see :meth:`Curator.regression`."""
     own = table_of(curator, table)
-    left, names = read_formula(formula, own)
-    response = terms_of(own, left)
+    read = read_formula(formula, own)
+    left, tests = read.left, where_of(read, where)
+    bounds = Bounds(curator.policy, own.name, where_of(read, None))
+    bounds.check((read.left, *read.factors))
+    response = [] if left.kind == "number" else columns_of(own, left, bounds)
     if len(response) != 1 or response[0].value is None:
         raise ParameterError(
-            f"{left!r} must be a truth value or a category of two values",
+            f"{left.name!r} must be a truth value or a category of two values",
             hint=example(own, flag=True),
         )
-    found = {name: terms_of(own, name) for name in names}
-    smooth = [n for n in names if _values(found[n], own.columns[n]) is None]
-    listed = [n for n in names if n not in smooth]
-    cells = 2 * prod(_values(found[n], own.columns[n]) or 1 for n in listed)
+    if not read.intercept:
+        raise ParameterError("log-odds have an intercept here", hint="leave out - 1 and + 0")
+    terms = (Term("Intercept", "1"), *design_of(own, read, bounds))
+    keys, smooth = _cells(own, read)
+    _check_cells(keys.values(), smooth)
+    _check_finite(own, terms, smooth)
+    shown = [
+        sql if sql == quoted(name) else f"{sql} AS {quoted(name)}"
+        for name, sql in {**{n: k[0] for n, k in keys.items()}, left.name: left.sql}.items()
+    ]
+    named = ", ".join(quoted(n) for n in [*keys, left.name])
+    averages = [f"AVG({quoted(n)}) AS m{i}" for i, n in enumerate(smooth)] or ["COUNT(*) AS n"]
+    text = f"SELECT {', '.join([*shown, *averages])} FROM {quoted(own.name)} WHERE {tests} GROUP BY {named}"  # noqa: E501, S608 - read by the curator's own parser
+    answer = ask(text, _splined if smooth else None)
+    return fitted(answer, terms, response[0], left.name, smooth)
+
+
+def _cells(table: Any, read: Formula) -> tuple[dict[str, tuple[str, int]], list[str]]:
+    """Keys by which rows are counted, with their SQL and numbers of values; and smooth numbers."""
+    keys: dict[str, tuple[str, int]] = {}
+    smooth: list[str] = []
+    for own in read.factors:
+        few = {c: _values(table.columns[c]) for c in own.columns}
+        if own.kind == "flag" and None in few.values():
+            keys[own.name] = (own.sql, 2)
+            continue
+        for column, size in few.items():
+            known = len(own.listed) if own.kind == "category" and size is None else size
+            if known is not None:
+                keys[column] = (quoted(column), known)
+            elif column not in smooth:
+                smooth.append(column)
+    return keys, [n for n in smooth if n not in keys]
+
+
+def _check_cells(keys: Iterable[tuple[str, int]], smooth: Sequence[str]) -> None:
     if len(smooth) > len(INTERVALS):
         raise ParameterError(
             f"at most {len(INTERVALS)} numbers with more than {_FEW} values can be explained with "
             f"at once, not {len(smooth)}: every combination of theirs is a cell with its own noise",
             hint=" + ".join(smooth[: len(INTERVALS)]),
         )
+    cells = 2 * prod(size for _, size in keys)
     if smooth:
         cells *= (INTERVALS[len(smooth) - 1] + 3) ** len(smooth)
     if cells > _CELLS:
         raise ParameterError(f"the predictors have {cells} combinations, at most {_CELLS}")
-    keys = ", ".join(quoted(n) for n in [*listed, left])
-    shown = ", ".join(f"AVG({quoted(n)}) AS m{i}" for i, n in enumerate(smooth)) or "COUNT(*) AS n"
-    tests, source = where_known([left, *names], where), quoted(own.name)
-    text = f"SELECT {keys}, {shown} FROM {source} WHERE {tests} GROUP BY {keys}"  # noqa: S608 - read by the curator's own parser
-    answer = ask(text, _splined if smooth else None)
-    terms = (Term("Intercept", "1"), *(t for n in names for t in found[n]))
-    return fitted(answer, terms, response[0], left, smooth)
+
+
+def _check_finite(table: Any, terms: Sequence[Term], smooth: Sequence[str]) -> None:
+    """Refuse functions that have no value at the ends of a range, as splines go over all of it."""
+    for end in ("min", "max"):
+        data = {n: float(getattr(table.columns[n], end)) for n in smooth}
+        for own in [f for t in terms for f, _ in t.parts if f.kind == "number" and f.columns]:
+            if not {*own.columns} <= data.keys():
+                continue
+            with np.errstate(all="ignore"):
+                value = own.of(data)
+            if not np.isfinite(value):
+                name = own.columns[0]
+                raise ParameterError(
+                    f"{own.name} has no value where {name} is {data[name]:g}, which the policy "
+                    "allows",
+                    hint=f"np.log({name} + {1 - data[name]:g})",
+                )
 
 
 def _splined(query: Query) -> Query:
@@ -294,12 +345,14 @@ def _splined(query: Query) -> Query:
     )
 
 
-def _values(terms: list[Term], column: Any) -> int | None:
+def _values(column: Any) -> int | None:
     """How many values a column has, where each is counted."""
-    if column.type not in ("integer", "real"):
-        return len(terms) + 1
+    if column.type == "boolean":
+        return 2
+    if column.type == "category":
+        return len(column.values) + (column.other is not None)
     few = column.type == "integer" and column.max - column.min < _FEW
-    return column.max - column.min + 1 if few else None
+    return int(column.max - column.min) + 1 if few else None
 
 
 def fitted(

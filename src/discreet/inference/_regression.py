@@ -52,13 +52,15 @@ import numpy as np
 from scipy import special
 
 from discreet import _exact
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet._print import number
-from discreet._text import literal, quoted
+from discreet._text import quoted
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
-from discreet.inference._formula import example, no_column, read_formula
+from discreet.inference._columns import Bounds, Term, columns_of, design_column, design_of, where_of
+from discreet.inference._factors import Factor
+from discreet.inference._formula import example, read_formula
 from discreet.inference._inputs import check_untainted, output_formula, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
@@ -79,19 +81,6 @@ _FLOOR: Final = 1e-300
 
 _MOST: Final = 12
 """Columns of a design, the intercept included."""
-
-
-@dataclass(frozen=True)
-class Term:
-    """A column of the design: its name, SQL, and where its scaled values lie."""
-
-    name: str
-    sql: str
-    centre: float = 0.0
-    half: float = 1.0
-    source: str | None = None
-    value: object = None
-    """For an indicator: the column and the value that it stands for."""
 
 
 @dataclass(frozen=True)
@@ -368,9 +357,11 @@ class Regression(Fitted):
     @cached_property
     def _scores(self) -> dict[str, Score]:
         columns = [*self.terms, self.response]
-        scale = np.diag([t.half for t in columns])
-        scale[:, 0] += [t.centre for t in columns]
-        scale[0, 0] = 1.0
+        free = self.terms[0].name == "Intercept"
+        # moments of the constant are released in any case: numbers are measured from a centre
+        scale = np.diag([1.0, *(t.half for t in columns[free:])])
+        scale[1:, 0] += [t.centre for t in columns[free:]]
+        scale = scale[not free :]
         return {t.name: Score(self.released, scale, i) for i, t in enumerate(self.terms)}
 
     def score(self, name: str) -> Score:
@@ -403,19 +394,6 @@ def paid(answer: Answer) -> str:
     return f"cost ε={float(_exact.decimal(cost['epsilon'], 'ε')):.4g}{delta}"
 
 
-def design_column(term: Term, data: Mapping[str, Any]) -> Floats:
-    """Values of one column of the design."""
-    if term.name == "Intercept":
-        return np.asarray(1.0)
-    source = term.source or term.name
-    if source not in data:
-        raise ParameterError(f"predictions need the column {source!r}")
-    values = np.asarray(data[source])
-    if term.value is not None:
-        return np.asarray(values == term.value, dtype=np.float64)
-    return np.asarray(values, dtype=np.float64)
-
-
 # -- reading the question ---------------------------------------------------------------
 
 
@@ -430,38 +408,6 @@ def table_of(curator: Curator, name: str | None) -> Any:
     return curator.policy.table(name)
 
 
-def terms_of(table: Any, name: str) -> list[Term]:
-    """Columns of the design that a column of the table becomes."""
-    column = table.columns.get(name)
-    if column is None:
-        raise no_column(table, name)
-    sql = quoted(name)
-    if column.type in ("integer", "real"):
-        low, high = float(column.min), float(column.max)
-        step = 1.0 if column.type == "integer" else float(column.step)
-        centre = low + step * ((high - low) / step // 2)
-        half = max(high - centre, centre - low, step)
-        return [Term(name, f"({sql} - ({centre!r}))", centre, half, name)]
-    if column.type == "boolean":
-        return [Term(name, f"(CASE WHEN {sql} THEN 1 ELSE 0 END)", 0.0, 1.0, name, value=True)]
-    if column.type == "category":
-        listed = [*column.values, *([] if column.other is None else [column.other])]
-        return [
-            Term(f"{name}[{v}]", f"(CASE WHEN {sql} = {literal(v)} THEN 1 ELSE 0 END)",
-                 source=name, value=v)
-            for v in listed[1:]
-        ]  # fmt: skip
-    raise ParameterError(
-        f"{name!r} is {column.type}; a regression takes numbers, truth values and listed categories"
-    )
-
-
-def where_known(columns: Sequence[str], where: str | None) -> str:
-    """Rows in which no column is NULL, and the caller's own condition."""
-    tests = [f"{quoted(c)} IS NOT NULL" for c in columns]
-    return " AND ".join([*([f"({where})"] if where else []), *tests])
-
-
 def least_squares(
     curator: Curator,
     formula: str,
@@ -472,26 +418,37 @@ def least_squares(
 ) -> Regression:
     """Ask for the moments that a formula needs, and read them; see :meth:`Curator.regression`."""
     own = table_of(curator, table)
-    left, names = read_formula(formula, own)
-    response = terms_of(own, left)
-    if len(response) != 1:
-        raise ParameterError(f"{left!r} is a category, not a number to explain", hint=example(own))
-    tests, kinds = where_known([left, *names], where), {"integer", "real"}
-    numeric = all(n in own.columns and own.columns[n].type in kinds for n in (left, *names))
-    if numeric and len(names) == 1:
-        y, x = quoted(left), quoted(names[0])
-        text = f"SELECT REGR_SLOPE({y}, {x}) AS slope FROM {quoted(own.name)} WHERE {tests}"  # noqa: S608 - read by the curator's own parser
-        return of_pair(ask(text), left, names[0])
-    terms = [Term("Intercept", "1"), *(t for n in names for t in terms_of(own, n))]
+    read = read_formula(formula, own)
+    tests = where_of(read, where)
+    bounds = Bounds(curator.policy, own.name, where_of(read, None))
+    bounds.check((read.left, *read.factors))
+    left, source = read.left, quoted(own.name)
+    if left.kind == "category" and (left.plain is None or len(left.listed) != 2):
+        raise ParameterError(f"{left.name!r} is a category, not a number to explain",
+                             hint=example(own))  # fmt: skip
+    response = columns_of(own, left, bounds)[0]
+    alone = read.factors[0] if len(read.terms) == len(read.factors) == 1 else None
+    if alone is not None and alone.kind == left.kind == "number" and read.intercept:
+        text = f"SELECT REGR_SLOPE({left.sql}, {alone.sql}) AS slope FROM {source} WHERE {tests}"  # noqa: S608 - read by the curator's own parser
+        return _renamed(of_pair(ask(text), left.name, alone.name), left, alone)
+    terms = [*([Term("Intercept", "1")] if read.intercept else []), *design_of(own, read, bounds)]
     if len(terms) > _MOST:
         raise ParameterError(
             f"the design has {len(terms)} columns; at most {_MOST} can be told apart at any price"
         )
-    columns = [*terms, response[0]]
+    columns = [Term("Intercept", "1"), *terms[read.intercept :], response]
     place, sums = _products(columns)
     outputs = ", ".join(f"{sql} AS m{i}" for i, sql in enumerate(sums))
-    answer = ask(f"SELECT {outputs} FROM {quoted(own.name)} WHERE {tests}")  # noqa: S608 - as above
-    return Regression(tuple(terms), response[0], answer, _of_sums(answer, columns, place))
+    answer = ask(f"SELECT {outputs} FROM {source} WHERE {tests}")  # noqa: S608 - as above
+    return Regression(tuple(terms), response, answer, _of_sums(answer, columns, place))
+
+
+def _renamed(fit: Regression, left: Factor, alone: Factor) -> Regression:
+    """Let functions be computed for predictions; columns are read as they are."""
+    if left.plain is not None and alone.plain is not None:
+        return fit
+    own = replace(fit.terms[1], parts=((alone, None),))
+    return replace(fit, terms=(fit.terms[0], own), response=replace(fit.response, source=None))
 
 
 def _products(columns: Sequence[Term]) -> tuple[tuple[tuple[int, ...], ...], list[str]]:

@@ -85,6 +85,7 @@ from discreet.plan._relation import (
     MeasureKind,
     Project,
     Relation,
+    SameRows,
     Scan,
     aggregate,
     base,
@@ -94,6 +95,7 @@ from discreet.plan._relation import (
 )
 from discreet.plan._rising import Curve, curve_of
 from discreet.plan._rounding import ROUNDED, moved
+from discreet.plan._same import about_same_rows, keeps_same_rows
 from discreet.plan._scope import Scope, Source
 from discreet.plan._splines import INTERVALS, Splines
 from discreet.plan._stability import Sensitivity, sensitivity
@@ -199,6 +201,7 @@ __all__ = [
     "Releases",
     "Rule",
     "Salt",
+    "SameRows",
     "Scan",
     "Scope",
     "Sensitivity",
@@ -218,6 +221,7 @@ __all__ = [
     "WeightedSum",
     "Window",
     "Word",
+    "about_same_rows",
     "aggregate",
     "apart",
     "base",
@@ -241,6 +245,7 @@ __all__ = [
     "ingest",
     "integer",
     "integers",
+    "keeps_same_rows",
     "level_of_each",
     "limits_of",
     "lower",

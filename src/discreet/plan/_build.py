@@ -164,7 +164,7 @@ def _abbreviated(word: str, labels: Sequence[str]) -> str | None:
 
 def _example(arg: Expr, label: str | int | bool) -> str | None:
     column = plain_column(arg)
-    value = f"'{label}'" if isinstance(label, str) else str(label).upper()
+    value = _text.literal(label) if isinstance(label, str) else str(label).upper()
     return None if column is None else f"{_text.written(column.name)} = {value}"
 
 
@@ -180,7 +180,8 @@ def _when(text: str) -> dt.datetime:
     except ValueError:
         raise QueryError(
             f"{quote(text)} is not a date or time, which are written as 2024-01-31 or "
-            "2024-01-31 23:59:59"
+            "2024-01-31 23:59:59",
+            hint=_text.iso_day(text),
         ) from None
     if when.tzinfo is not None:
         when = when.astimezone(dt.UTC).replace(tzinfo=None)
@@ -225,7 +226,7 @@ def fit(operand: Operand, like: Expr) -> Expr:
             return date(operand.text)
         if kind is Kind.TIMESTAMP:
             return timestamp(operand.text, like.type.step)
-        bare = operand.text if operand.text.replace(".", "", 1).isdecimal() else None
+        bare = _text.digits(operand.text)
         raise QueryError(
             f"{name_of(like)} is a {kind}, {quote(operand.text)} is text",
             hint=f"{name_of(like)} = TRUE" if kind is Kind.BOOLEAN else bare,

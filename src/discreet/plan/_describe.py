@@ -6,7 +6,7 @@ from typing import Final
 
 from discreet._exact import show
 from discreet._print import plural
-from discreet.plan._expr import plain_column
+from discreet.plan._expr import Coalesce, plain_column
 from discreet.plan._joins import JoinPublic, JoinUnit
 from discreet.plan._nodes import quoted
 from discreet.plan._per_unit import PerUnit
@@ -24,9 +24,12 @@ from discreet.plan._query import (
 from discreet.plan._relation import (
     Filter,
     Key,
+    LimitGroups,
     LimitRows,
     Limits,
+    Project,
     Relation,
+    SameRows,
     Scan,
     base,
 )
@@ -133,9 +136,19 @@ def _relation(relation: Relation) -> list[str]:
             values = ", ".join(f"{n} = {f.kind}({f.expr.describe()})" for n, f in folds)
             each = f"group by {', '.join(names)}" + (f": {values}" if values else "")
             return [each, *_relation(below)]
-        case LimitRows(below, n):
-            limit = f"limit each {base(below).table.unit} to {plural(n, 'row')}"
-            return [limit, *_relation(below)]
+        case SameRows(below):
+            return _relation(below)  # it is the question's own limit
+        case LimitRows(below, n, by):
+            each = ", ".join([str(base(below).table.unit), *by])
+            return [f"limit each {each} to {plural(n, 'row')}", *_relation(below)]
+        case LimitGroups(below, n, keys):
+            values = f"{plural(n, 'value')} of {', '.join(keys)}"
+            return [f"limit each {base(below).table.unit} to {values}", *_relation(below)]
+        case Project(below, columns):
+            # a code in the place of NULL is nobody's value
+            shown = [(n, e.args[0] if isinstance(e, Coalesce) else e) for n, e in columns]
+            named = [f"{n} = {e.describe()}" for n, e in shown if plain_column(e) is None]
+            return [*([f"with {', '.join(named)}"] if named else []), *_relation(below)]
     raise AssertionError(relation)
 
 

@@ -279,6 +279,19 @@ class LimitRows(Selection):
 
 
 @dataclass(frozen=True)
+class SameRows(LimitRows):
+    """A limit that keeps the same rows whatever is read of them afterwards.
+
+    Rows are numbered by their codes: by those of all columns, where others leave out what is
+    not wanted. Questions over it agree, under one salt, on the rows that are kept.
+    """
+
+    def needs(self, wanted: Names) -> tuple[Names, ...]:  # noqa: ARG002 - that is the point
+        """All columns."""
+        return (self.below.schema.keys(),)
+
+
+@dataclass(frozen=True)
 class LimitGroups(Selection):
     """The rows of at most `n` values of the columns `keys`, for each unit.
 
@@ -493,7 +506,7 @@ def aggregate(
         if all(m.kind is MeasureKind.UNITS for m in measures):
             # one row of a unit in a group says all: let the limits count such rows
             below = LimitRows(below, 1, own)
-        below = _limited(below, own[:groups], limits, coins)
+        below = limited(below, own[:groups], limits, coins)
     return Aggregate(below, keys, measures, neighbours)
 
 
@@ -512,9 +525,7 @@ def with_degrees(
     return Aggregate(few, (key, degree), (Measure(MeasureKind.UNITS),), neighbours)
 
 
-def _limited(
-    below: Relation, by: tuple[str, ...], limits: Limits, coins: Iterator[int]
-) -> Relation:
+def limited(below: Relation, by: tuple[str, ...], limits: Limits, coins: Iterator[int]) -> Relation:
     """Build limit nodes, those that bind, from the finest to the coarsest."""
     names = set(by)
     if limits.rows_per_group is not None and _exceeds(below.most(names), limits.rows_per_group):

@@ -105,10 +105,7 @@ def _no_table(alias: str, known: Sequence[str]) -> UnknownNameError:
     error = unknown("table", alias, known)
     if len(alias) > 2 and nearest(alias, known):
         return error
-    return UnknownNameError(
-        f"{error.message} (inside a subquery the row outside is known by its unit alone; MIN and "
-        "MAX of a person's rows, in a subquery that groups by the unit, can be compared)"
-    )
+    return UnknownNameError(error.message)
 
 
 def _names_unit(source: Source, name: str, table: str) -> bool:

@@ -292,7 +292,10 @@ class QuantileOf(Statistic):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.at <= 1:
-            raise ParameterError("a quantile lies between 0 and 1", hint="QUANTILE(x, 0.5)")
+            meant = self.at / 100 if 1 < self.at <= 100 else Fraction(1, 2)  # per cent
+            raise ParameterError(
+                "a quantile lies between 0 and 1", hint=f"QUANTILE(x, {show(meant)})"
+            )
         if self.interval_share is not None and not 0 <= self.interval_share < 1:
             raise ParameterError(
                 "the share of the price for the interval is 0, or lies between 0 and 1",

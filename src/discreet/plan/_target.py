@@ -32,6 +32,7 @@ from discreet.plan._relation import (
     LimitGroups,
     LimitRows,
     MeasureKind,
+    Project,
     Scan,
     base,
     combinations,
@@ -180,6 +181,7 @@ def _exprs(query: Query) -> list[Expr]:
     exprs += [n.condition for n in query.relation.nodes if isinstance(n, Filter)]
     for inner in (n for n in query.relation.nodes if isinstance(n, PerUnit)):
         exprs += [*(e for _, e in inner.keys), *(f.expr for _, f in inner.folds)]
+    exprs += [e for n in query.relation.nodes if isinstance(n, Project) for e in n.exprs.values()]
     return exprs
 
 

@@ -11,7 +11,6 @@ from typing import Final
 from sqlglot import exp
 
 from discreet._dataclass import dataclass, field
-from discreet._text import written
 from discreet.errors import DiscreetError, ParameterError, QueryError, UnsupportedQueryError
 from discreet.plan import (
     CALLS,
@@ -40,7 +39,7 @@ from discreet.plan import (
     statistics_of,
 )
 from discreet.sql._bounds import Bounds, check_ratio, read_bounds
-from discreet.sql._hints import ABSENT, absent, on_its_own, question
+from discreet.sql._hints import ABSENT, absent, on_its_own, question, with_keys
 from discreet.sql._over import over_rows, window
 from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import (
@@ -170,10 +169,9 @@ class Outputs:
             group = None if select is None else select.args.get("group")
             if over is not None and not group:
                 raise over_rows(self.rows.scope, over)
-            keys = [] if group is None else [k.sql() for k in group.expressions]
             raise QueryError(
                 f"{build.quote(node.name)} is neither a key nor inside an aggregate",
-                hint=f"GROUP BY {', '.join([*keys, written(node.name)])}",
+                hint=with_keys(node, select, has_aggregate),
             )
         self.rows.lower(node)  # a row expression is refused by its own name first
         raise QueryError(
@@ -403,6 +401,9 @@ class _Call:
         if kind.pairs:
             return self._pair(kind, entry.fixed)
         takes = len(entry.takes)
+        if name == "QUANTILE" and len(self.args) == 1 and not named:
+            hint = f"QUANTILE({self.args[0].sql()}, 0.5)"
+            raise QueryError("QUANTILE takes 2 arguments", hint=hint)
         arity(name, self.args, 1 + takes - (takes if entry.optional else 0), 1 + takes)
         if len(self.args) == 2 and isinstance(self.args[1], exp.Array):
             each = [f"{name}({self.args[0].sql()}, {q.sql()})" for q in self.args[1].expressions]
@@ -417,7 +418,10 @@ class _Call:
             return statistic(kind, value, **entry.fixed, **options)
         except ParameterError as error:  # MIN is a quantile, and is called MIN
             message = error.message.replace(f"{kind.word.upper()} needs", f"{name} needs")
-            raise QueryError(message, hint=error.hint or self._tallied(value)) from None
+            instead = error.hint or self._tallied(value)
+            if instead is not None and instead.startswith("QUANTILE(x"):
+                instead = instead.replace("x", self.args[0].sql(), 1)
+            raise QueryError(message, hint=instead) from None
 
     def _pair(self, kind: type[Statistic], fixed: Mapping[str, object]) -> Statistic:
         """A statistic of two columns, each filtered alike."""
@@ -455,6 +459,8 @@ class _Call:
         self.args = [items[0].this, *self.args]
 
     def _count(self) -> Statistic:
+        if not self.args:
+            raise QueryError("COUNT takes 1 argument", hint="COUNT(*)")
         arity(self.called, self.args, 1)
         arg = self.args[0]
         if isinstance(arg, exp.Distinct):

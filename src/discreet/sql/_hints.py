@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import SequenceMatcher
 from typing import Final
 
 from sqlglot import exp
@@ -69,7 +70,8 @@ def own_hints(text: str, policy: pol.Policy, read: Callable[[str], object]) -> I
         own = rewritten(hint, policy, frozenset(_WORD.findall(text)))
         # a name that is mended may leave another fault
         beside = error.message if isinstance(error, UnknownNameError) else None
-        if own is not None and pasted(own, text, read, beside) is None:
+        asked = None if own is None else pasted(own, text, read, beside)
+        if asked is None or (beside and _of_another_kind(str(own), error, asked, read)):
             own = None
         if own == hint:
             raise
@@ -94,6 +96,28 @@ def _in_other_table(error: QueryError, text: str, policy: pol.Policy) -> Unknown
     return UnknownNameError(message, line=error.line, column=error.column)
 
 
+_KINDS: Final = re.compile(
+    r"\bneeds an? |\bcannot compare\b|\bis an? \w+, .* is text|\bvalues? of "
+)
+"""How a value of the wrong kind is refused."""
+
+
+def _of_another_kind(
+    near: str, error: QueryError, asked: str, read: Callable[[str], object]
+) -> bool:
+    """Whether a name that is not quite alike is that of a column of another kind."""
+    name = error.missing if isinstance(error, UnknownNameError) else None
+    if name is None or SequenceMatcher(None, name.casefold(), near.casefold()).ratio() > _ALIKE:
+        return False
+    try:
+        read(asked)
+    except QueryError as refused:
+        return bool(_KINDS.search(refused.message))
+    return False
+
+
+_ALIKE: Final = 0.85
+"""Names that are as like as this differ by a slip of the pen."""
 _OTHER: Final = re.compile(r"\s*(=|\w+\s*(?:\.\s*\w+|\[[^\]]*\])\s*[.\[(=]|\w+\s*=[^=])")
 """How formulas of spreadsheets and lines of pandas begin."""
 _LISTS: Final = frozenset({"DESCRIBE", "DESC", "SHOW", "SUMMARIZE"})
@@ -247,6 +271,27 @@ def levels_apart(select: exp.Select, levels: Sequence[Sequence[exp.Expr]]) -> st
     text = " UNION ALL ".join(s.sql() for s in asked)
     after = [c.sql() for n in ("order", "limit") if (c := select.args.get(n)) is not None]
     return " ".join([text, *after])
+
+
+def with_keys(
+    column: exp.Expr, select: exp.Select | None, aggregated: Callable[[exp.Expr], bool]
+) -> str | None:
+    """GROUP BY with what SELECT shows beside its statistics: columns, and places of the rest."""
+    group = None if select is None else select.args.get("group")
+    keys = [] if group is None else [k.sql() for k in group.expressions]
+    for place, item in enumerate([] if select is None else select.expressions, 1):
+        own = item.unalias()
+        if aggregated(own):
+            twice = [n for n in own.find_all(exp.Column) if n == column]
+            if len(twice) > 1 and any(n is column for n in twice):
+                return None  # a row beside a number of all rows
+        elif own.find(exp.Column) and not {own.sql(), item.alias, str(place)}.intersection(keys):
+            keys.append(written(own.name) if isinstance(own, exp.Column) else str(place))
+    within = select is not None and any(
+        n is column for e in select.expressions if not aggregated(e) for n in e.walk()
+    )
+    own_name = [] if within or written(column.name) in keys else [written(column.name)]
+    return f"GROUP BY {', '.join([*keys, *own_name])}"
 
 
 def on_its_own(unit: exp.Expr) -> str | None:

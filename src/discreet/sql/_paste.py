@@ -24,6 +24,7 @@ _WORK: Final = 60_000
 """Characters that are read at most, so that long questions are refused soon too."""
 _CLAUSES: Final = ("group", "order", "having", "qualify", "limit", "where", "joins")
 _PIECES: Final = (exp.Condition, exp.Star, exp.Interval, exp.Tuple, exp.Distinct, exp.Aliases)
+_RESERVED: Final = frozenset({"AS", "FROM", "WHERE", "SELECT", "BY", "AND", "OR", "NOT", "ON"})
 _TESTS: Final = (exp.Where, exp.Having, exp.Join, exp.Filter, exp.Qualify)
 
 
@@ -55,6 +56,9 @@ def with_comma(text: str, end: int, read: Callable[[str], object]) -> str | None
     """The question with a comma that is missing before the word at which reading it ended."""
     starts = [m.start() for m in _WORD.finditer(text) if m.start() < end][-2:]
     for start in reversed(starts):
+        around = (*_WORD.findall(text[:start])[-1:], *_WORD.findall(text[start:])[:1])
+        if any(word.upper() in _RESERVED for word in around):
+            continue  # a name is missing there, and no comma
         asked = f"{text[:start].rstrip()}, {text[start:]}"
         if _works(asked, read, None):
             return asked

@@ -33,7 +33,16 @@ from discreet.plan import (
 )  # fmt: skip
 from discreet.sql._over import over_rows
 from discreet.sql._spellings import FINDS
-from discreet.sql._text import INFIX, called, function_name, identifier, label, only, refuse
+from discreet.sql._text import (
+    INFIX,
+    WHOLE,
+    called,
+    function_name,
+    identifier,
+    label,
+    only,
+    refuse,
+)
 
 _NUMBER: Final = re.compile(r"(?:\d{1,40}\.?\d{0,40}|\.\d{1,40})(?:[eE][+-]?\d{1,2})?")
 _LONGEST_TEXT: Final = 60
@@ -63,7 +72,9 @@ class Rows:
                 hint=f"DATE '{dt.datetime.now(dt.UTC).date()}'",
             )
         if handler is None:
-            raise refuse(label(node))
+            form = _BITWISE.get(type(node))
+            sides = [] if form is None else [node.this.sql(), node.expression.sql()]
+            raise refuse(label(node), form and form.format(*sides))
         return handler(self, node)
 
     def _ends(self, node: exp.Expr) -> str:
@@ -105,6 +116,8 @@ class Rows:
         try:
             return self.scope.column(node.name, table)
         except UnknownNameError as error:
+            if table is not None and error.missing is None and error.hint is None:
+                raise self._no_table(error, node, table) from None
             if self.scope.is_unit(node.name, table):
                 raise UnknownNameError(_about_people(node)) from None
             known = [*(n for s in self.scope.sources for n in s.columns), self.scope.unit or ""]
@@ -130,6 +143,21 @@ class Rows:
                 "WHERE EXISTS (SELECT …) instead of the join"
             )
             raise QueryError(f"{error.message}; {instead}") from None
+
+    def _no_table(self, error: QueryError, node: exp.Expr, table: str) -> QueryError:
+        """Say what an unknown name before a dot may be: a row outside, a column, another alias."""
+        select, (first, *more) = node.find_ancestor(exp.Select), self.scope.sources
+        if select is None or not select.meta.get(WHOLE):
+            return UnknownNameError(
+                f"{error.message} (inside a subquery the row outside is known by its unit alone; "
+                "MIN and MAX of a person's rows, in a subquery that groups by the unit, can be "
+                "compared)"
+            )
+        columns = {n.casefold() for n in first.columns}
+        if table.casefold() in columns and node.name.upper() in functions.FUNCTIONS:
+            return error.with_hint(f"{node.name.upper()}({written(table)})")
+        alone = not more and node.name.casefold() in columns
+        return error.with_hint(written(node.name)) if alone else error
 
     def literal(self, node: exp.Expr) -> Operand:
         """Read a constant exactly as written."""
@@ -160,6 +188,10 @@ class Rows:
         except (QueryError, ParameterError) as error:
             if (day := _bare_day(node.expression)) is not None:
                 raise error.with_hint(_with_text(node.expression, day)) from None
+            if any(isinstance(o, Null) for o in operands):
+                raise error.with_hint(_of_null(node)) from None
+            if isinstance(node, exp.NEQ) and error.hint and Word("") not in operands:
+                raise error.with_hint(error.hint.replace(" = ", " <> ", 1)) from None
             if Word("") not in operands or not isinstance(node, exp.EQ | exp.NEQ):
                 raise
             own, no = node.this if operands[1] == Word("") else node.expression, " NOT"
@@ -181,9 +213,16 @@ class Rows:
 
     def membership(self, node: exp.Expr) -> Operand:
         """Test a list of constants."""
+        field = node.args.get("field")
+        if isinstance(field, exp.Literal):
+            raise refuse("IN without parentheses", f"{node.this.sql()} IN ({field.sql()})")
         only(node, "this", "expressions", hint="x IN (1, 2)")
         x, *listed = self._compared([node.this, *node.expressions])
-        return build.one_of(x, listed)
+        try:
+            return build.one_of(x, listed)
+        except QueryError as error:  # the one value is mended, and the others stay
+            one = (error.hint or "").partition(" = ")[2]
+            raise error.with_hint(one if one.startswith("'") else None) if one else error from None
 
     def _compared(self, nodes: Sequence[exp.Expr]) -> list[Operand]:
         """Lower what is compared; ``sex = "F"`` is a text where F is a listed value of sex.
@@ -229,7 +268,10 @@ class Rows:
             wanted = arg if other.this else build.negate(arg)
             test = build.coalesce([build.condition(wanted), build.truth(value=False)])
         else:
-            raise refuse(f"IS {label(other)}", "x IS NULL")
+            equal = "<>" if isinstance(node.parent, exp.Not) else "="
+            given = isinstance(other, exp.Literal)
+            hint = f"{node.this.sql()} {equal} {other.sql()}" if given else "x IS NULL"
+            raise refuse(f"IS {'of a constant' if given else label(other)}", hint)
         return build.negate(test) if node.args.get("negate") else test
 
     def case(self, node: exp.Expr) -> Operand:
@@ -332,7 +374,8 @@ class Rows:
             args = [a.sql() for a in node.expressions]
             hint = form.format(*args[place:], *args[:place]) if len(args) > place else None
             raise refuse(_SAYS.get(name, f"function {build.quote(name)}"), hint)
-        near = build.nearest(name, functions.FUNCTIONS)
+        # a typing error, not another function that begins alike
+        near = build.nearest(name, functions.FUNCTIONS, 0.78)
         given = ", ".join(a.sql() for a in node.expressions)
         raise refuse(f"function {build.quote(name)}", near and f"{near}({given})")
 
@@ -345,9 +388,18 @@ def _with_text(node: exp.Expr, text: str) -> str | None:
 
 
 def _bare_day(node: exp.Expr) -> str | None:
-    """A day that was written without quotes, and is a difference of three numbers."""
+    """A day that was written without quotes: a difference of three numbers, or one number."""
     text = node.sql().replace(" ", "")
-    return text if re.fullmatch(r"\d{4}-\d\d-\d\d", text, re.ASCII) else None
+    found = re.fullmatch(r"(\d{4})(-?)([01]\d)\2([0-3]\d)", text, re.ASCII)
+    return f"{found[1]}-{found[3]}-{found[4]}" if found else None
+
+
+def _of_null(node: exp.Expr) -> str | None:
+    """The test that a comparison with NULL means; none of others than = and <>."""
+    if not isinstance(node, exp.EQ | exp.NEQ):
+        return None
+    own = node.expression if isinstance(node.this.unnest(), exp.Null) else node.this
+    return f"{own.sql()} IS{' NOT' * isinstance(node, exp.NEQ)} NULL"
 
 
 def _reads_only(table: str | None, select: exp.Select | None) -> bool:
@@ -417,7 +469,16 @@ def _whole_quotient(node: exp.Expr, operands: Sequence[Operand]) -> Operand:
         raise error.with_hint(f"TRUNC({sides[0].sql()} / {sides[1].sql()})") from None
 
 
+_BITWISE: Final[dict[type[exp.Expr], str]] = {
+    exp.BitwiseXor: "POWER({}, {})",
+    exp.BitwiseAnd: "{} AND {}",
+    exp.BitwiseOr: "{} OR {}",
+}
+"""What is meant by signs that compute with bits: powers, and conditions of pandas."""
 _INSTEAD: Final = {
+    "ADD_MONTHS": (0, "{} + INTERVAL {} MONTH"),
+    "EXPM1": (0, "EXP({}) - 1"),
+    "LOG1P": (0, "LN(1 + {})"),
     "RANGE": (0, "MAX({0}) - MIN({0})"),
     "WEEKDAY": (0, "ISODOW({})"),
     "YEARWEEK": (0, "STRFTIME({}, '%G%V')"),

@@ -55,6 +55,7 @@ from discreet.sql._rows import Rows
 from discreet.sql._scalar import without_scalars
 from discreet.sql._shapes import shaped
 from discreet.sql._text import (
+    WHOLE,
     column_of,
     columns_of,
     identifier,
@@ -183,6 +184,7 @@ class Select:
 
     def parse(self) -> Parsed:
         self.node = without_scalars(per_person(unwrapped(self.node, self.policy), self.policy))
+        self.node.meta[WHOLE] = True
         self._read_with()
         self._check_rows()
         only(self.node, *_CLAUSES)

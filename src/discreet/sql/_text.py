@@ -252,6 +252,10 @@ def at_most(value: str, bound: int) -> str:
     return f"CASE WHEN {value} IS NOT NULL THEN LEAST({value}, {bound}) END"
 
 
+WHOLE: Final = "whole"
+"""Mark of the SELECT that is the question; those inside it have none."""
+
+
 def only(node: exp.Expr, *allowed: str, hint: str | None = None) -> None:
     """Refuse a node that carries any clause besides the `allowed` ones."""
     for name, value in node.args.items():

@@ -1,0 +1,224 @@
+"""Columns of a design: what terms of a formula become, with their public bounds.
+
+Each column is one expression of SQL, measured from the middle of its range. Bounds of functions
+and products are those of the curator's own operators: exact, and off the policy alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from discreet._dataclass import dataclass
+from discreet._exact import show
+from discreet._text import literal, quoted
+from discreet.errors import ParameterError, QueryError
+from discreet.inference._factors import Factor, test
+from discreet.inference._formula import Formula, example, no_column
+from discreet.inference._laws import Floats
+from discreet.policy import Policy
+from discreet.sql import parse
+
+
+@dataclass(frozen=True)
+class Term:
+    """A column of the design: its name, SQL, and where its scaled values lie."""
+
+    name: str
+    sql: str
+    centre: float = 0.0
+    half: float = 1.0
+    source: str | None = None
+    value: object = None
+    """For an indicator: the column and the value that it stands for."""
+    parts: tuple[tuple[Factor, object], ...] = ()
+    """What it is a product of, for functions and interactions: factors, and values of flags."""
+
+
+def design_column(term: Term, data: Mapping[str, Any]) -> Floats:
+    """Values of one column of the design."""
+    if term.name == "Intercept":
+        return np.asarray(1.0)
+    if term.parts:
+        # cells are counted by some flags, whose columns are not there
+        given = [np.asarray(data[f.name] if f.name in data else f.of(data)) for f, _ in term.parts]
+        each = [
+            np.asarray(v if level is None else v == level, dtype=np.float64)
+            for v, (_, level) in zip(given, term.parts, strict=True)
+        ]
+        return np.asarray(math.prod(each[1:], start=each[0]), dtype=np.float64)
+    source = term.source or term.name
+    if source not in data:
+        raise ParameterError(f"predictions need the column {source!r}")
+    values = np.asarray(data[source])
+    if term.value is not None:
+        return np.asarray(values == term.value, dtype=np.float64)
+    return np.asarray(values, dtype=np.float64)
+
+
+def terms_of(table: Any, name: str) -> list[Term]:
+    """Columns of the design that a column of the table becomes."""
+    column = table.columns.get(name)
+    if column is None:
+        raise no_column(table, name)
+    sql = quoted(name)
+    if column.type in ("integer", "real"):
+        low, high = float(column.min), float(column.max)
+        step = 1.0 if column.type == "integer" else float(column.step)
+        centre = low + step * ((high - low) / step // 2)
+        half = max(high - centre, centre - low, step)
+        return [Term(name, f"({sql} - ({centre!r}))", centre, half, name)]
+    if column.type == "boolean":
+        return [Term(name, f"(CASE WHEN {sql} THEN 1 ELSE 0 END)", 0.0, 1.0, name, value=True)]
+    if column.type == "category":
+        listed = [*column.values, *([] if column.other is None else [column.other])]
+        return [
+            Term(f"{name}[{v}]", f"(CASE WHEN {sql} = {literal(v)} THEN 1 ELSE 0 END)",
+                 source=name, value=v)
+            for v in listed[1:]
+        ]  # fmt: skip
+    raise ParameterError(
+        f"{name!r} is {column.type}; a regression takes numbers, truth values and listed categories"
+    )
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where values of expressions lie, by the policy."""
+
+    policy: Policy
+    table: str
+    where: str
+
+    def of(self, sql: str, text: str) -> tuple[float, float, str]:
+        """Middle and half of a range, and the middle in SQL, on the grid of the values."""
+        asked = f"SELECT SUM({sql}) AS s FROM {quoted(self.table)} WHERE {self.where}"  # noqa: S608 - a type is read off it, and nothing runs
+        try:
+            expr = parse(asked, self.policy).query.statistics[0].expr
+        except QueryError as error:
+            raise ParameterError(
+                f"{text}: {error.message}", hint=example(self.policy.table(self.table))
+            ) from None
+        assert expr is not None
+        t = expr.type
+        code = (t.lo + t.hi) // 2
+        half = max(t.hi - code, code - t.lo, 1) * t.step
+        centre = code * t.step if _decimal(t.step) else Fraction(round(code * t.step))
+        return float(centre), float(half), show(centre)
+
+    def check(self, factors: Sequence[Factor]) -> None:
+        """Refuse what is no number or flag, in words of the formula."""
+        for own in factors:
+            if own.plain is None and own.kind != "category":
+                self.of(own.sql if own.kind == "number" else _case([(own, True)]), own.name)
+
+
+def _case(parts: Sequence[tuple[Factor, Any]], then: str = "1") -> str:
+    tests = " AND ".join(f"({test(f, v)})" for f, v in parts)
+    return f"CASE WHEN {tests} THEN {then} ELSE 0 END"
+
+
+def _decimal(step: Fraction) -> bool:
+    """Whether multiples can be written out."""
+    rest = step.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    return rest == 1
+
+
+def where_of(read: Formula, where: str | None) -> str:
+    """Rows in which all columns, and functions of them, have a value."""
+    factors = (read.left, *read.factors)
+    functions = [f.sql for f in factors if f.kind == "number" and f.plain is None]
+    known = where_known(read.columns, where)
+    return " AND ".join([known, *(f"({sql}) IS NOT NULL" for sql in functions)])
+
+
+def columns_of(table: Any, own: Factor, bounds: Bounds, *, full: bool = False) -> list[Term]:
+    """Columns that a term of one factor becomes; `full` has one for the first value as well."""
+    if own.plain is not None and not full:
+        return terms_of(table, own.plain)
+    if own.kind == "number":
+        return [_number(own.name, own.sql, ((own, None),), bounds)]
+    levels = _levels(own, full=full)
+    return [_flag(_named(own, v, full=full), ((own, v),)) for v in levels]
+
+
+def design_of(table: Any, read: Formula, bounds: Bounds) -> list[Term]:
+    """All columns but the intercept.
+
+    Where nothing else spans them, all values of a category have a column: in the first main
+    term without an intercept, and in slopes of a number that does not stand alone.
+    """
+    found: list[Term] = []
+    alone = {term[0].name for term in read.terms if len(term) == 1}
+    free = not read.intercept
+    for term in read.terms:
+        if len(term) == 1:
+            full = free and term[0].kind != "number"
+            found += columns_of(table, term[0], bounds, full=full)
+            free = free and not full
+        else:
+            found += _interaction(term, alone, bounds)
+    return found
+
+
+def _interaction(term: Sequence[Factor], alone: set[str], bounds: Bounds) -> Iterator[Term]:
+    a, b = term
+    if a.kind == b.kind == "number":
+        yield _number(
+            f"{a.name}:{b.name}", f"({a.sql}) * ({b.sql})", ((a, None), (b, None)), bounds
+        )
+        return
+    if "number" not in (a.kind, b.kind) and not {a.name, b.name} <= alone:
+        raise ParameterError(
+            f"{a.name}:{b.name}: an interaction of categories stands beside both of them",
+            hint=f"{a.name}*{b.name}",
+        )
+    sides = [
+        [None] if f.kind == "number" else _levels(f, full=other.name not in alone)
+        for f, other in ((a, b), (b, a))
+    ]
+    for one in sides[0]:
+        for two in sides[1]:
+            parts = ((a, one), (b, two))
+            name = ":".join(f.name if v is None else _named(f, v, t=True) for f, v in parts)
+            if one is not None and two is not None:
+                yield _flag(name, parts)
+                continue
+            number, flag = (a, (b, two)) if one is None else (b, (a, one))
+            yield _number(name, _case([flag], number.sql), parts, bounds)
+
+
+def _levels(own: Factor, *, full: bool) -> tuple[Any, ...]:
+    listed = own.listed or (False, True)
+    return listed if full else listed[1:]
+
+
+def _named(own: Factor, value: Any, *, full: bool = False, t: bool = False) -> str:
+    """Print a value of a category; columns alone have had their own way."""
+    if own.plain is not None and not t:
+        return f"{own.name}[{value}]"
+    return f"{own.name}[{'' if full else 'T.'}{value}]"
+
+
+def _number(name: str, sql: str, parts: tuple[tuple[Factor, object], ...], bounds: Bounds) -> Term:
+    centre, half, written = bounds.of(sql, name)
+    return Term(name, f"({sql} - ({written}))", centre, half, parts=parts)
+
+
+def _flag(name: str, parts: tuple[tuple[Factor, Any], ...]) -> Term:
+    # values of one factor exclude each other; no column has such a name
+    source = f"\x00{parts[0][0].name if len(parts) == 1 else name}"
+    return Term(name, f"({_case(parts)})", source=source, value=parts[0][1], parts=parts)
+
+
+def where_known(columns: Sequence[str], where: str | None) -> str:
+    """Rows in which no column is NULL, and the caller's own condition."""
+    tests = [f"{quoted(c)} IS NOT NULL" for c in columns]
+    return " AND ".join([*([f"({where})"] if where else []), *tests])
