@@ -126,6 +126,9 @@ _FAR: Final = 12
 _PLACES: Final = 97
 """Means that the first round does not rule out: how many scales away, and at how many places."""
 
+_FINEST: Final = -40
+"""Means are told apart by two to this power at least, in half ranges."""
+
 _MEANS: Final = 0.1
 """Part of the error allowed that the region of the mean gets."""
 
@@ -177,7 +180,9 @@ def chosen(rough: float, rows: int, law: TwoRounds) -> Asked:
         return ABOUT_THE_MIDDLE
     # noise that is almost never there would leave nothing to divide by
     scale = max(2 * law.first.std, 2.0**-20) / (WHOLE * n)
-    grid = Fraction(2) ** (frexp(scale)[1] - 7)  # far finer than the noise; few distinct cases
+    # far finer than the noise, so that there are few distinct cases; not so fine as a double,
+    # whose last bits are the machine's
+    grid = Fraction(2) ** max(frexp(scale)[1] - 7, _FINEST)
     limit = 1 + 2 * _FAR * scale
     place = round(min(max(rough, -limit), limit) / grid)
     return _chosen(place, grid, scale, (noise, less), law.gaussian)
