@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from discreet import _exact
 from discreet._dataclass import dataclass, replace
 from discreet.answer import moved_by
 from discreet.errors import ParameterError
@@ -286,9 +285,7 @@ class Table:
 
     def squares(self, cell: int, error: float, *, measured: bool) -> Squares:
         """Bounds in a cell; without the squares that were measured, by ranges alone."""
-        values = np.array(
-            [float(self.sample.record.numbers(p).values[cell]) for p in self.parts]
-        )
+        values = np.array([float(self.sample.record.numbers(p).values[cell]) for p in self.parts])
         columns = self.columns
         if not measured:
             columns = tuple(replace(c, squares=None) for c in columns)
@@ -461,7 +458,9 @@ class Ratio:
         """Whether it is a share: a part of what it divides by, which is never negative."""
         first, second = (self.table.columns[j] for j in self.table.sides(self._pair))
         inside = self.table.relations.inside(first.rows, second.rows)
-        return first.value == second.value and inside and self.table.sample.row(self._pair[1])[0] >= 0
+        return (
+            first.value == second.value and inside and self.table.sample.row(self._pair[1])[0] >= 0
+        )
 
     @cached_property
     def _counter(self) -> int | None:

@@ -85,13 +85,10 @@ from discreet.inference._score import (
     weights,
 )
 from discreet.plan import (
-    Apply,
     Box,
-    Combination,
     Powers,
     PublicVariance,
     Quantile,
-    StatisticValue,
     moved,
     statistics_of,
     tails,

@@ -140,7 +140,7 @@ class Squares:
         What is not known is infinite, and counts wherever its coefficients are not zero.
         """
         _, change = self._columns
-        _, turn, high, low = self._table
+        turn, high, low = self._table
         g = f @ change @ turn
         products = g[:, :, None] * g[:, None, :]
         with np.errstate(invalid="ignore"):
@@ -165,8 +165,8 @@ class Squares:
     # -- the table of sums of products ---------------------------------------------------------
 
     @cached_property
-    def _table(self) -> tuple[list[_Part], Floats, Floats, Floats]:
-        """Values about their means and ones; coefficients of these; upper and lower bounds."""
+    def _table(self) -> tuple[Floats, Floats, Floats]:
+        """Coefficients of values about their means and of ones; upper and lower bounds."""
         columns, _ = self._columns
         parts = [self._part(c) for c in columns]
         turn = np.eye(len(parts))
@@ -186,7 +186,7 @@ class Squares:
             high[i, i] = low[i, i] = a.squares
             for j in range(i):
                 low[i, j], high[i, j] = low[j, i], high[j, i] = self._product(a, parts[j])
-        return parts, turn, high, low
+        return turn, high, low
 
     def _part(self, c: Column) -> _Part:
         total, off = self.near(c.total)
@@ -253,7 +253,8 @@ class _Part:
 
 def _frechet(a: _Part, b: _Part) -> tuple[float, float]:
     """Covariance of two bounded values with these means, times the number of rows."""
-    assert a.span and b.span
+    assert a.span
+    assert b.span
     ranges = a.hi - a.lo, b.hi - b.lo
     if min(ranges) <= 0:
         return 0.0, 0.0

@@ -1,9 +1,9 @@
 r"""Which rows the statistics of one output share, as the public types prove it.
 
 The variance of a difference or a ratio depends on the rows that both sides count. What is
-proved of each statistic's rows is stated in the record: the rows that it counts (those with a
-value) have a number, equal where the condition is; so has the value itself, and a count has none. Of two such
-sets of rows the statement says whether they are *apart* (no row is in both) or one is *within*
+proved of them is stated in the record. The rows that a statistic counts (those with a value) have a
+number, equal where the condition is; so has the value itself, but for counts. Of two such
+sets of rows it is said whether they are *apart* (no row is in both) or one is *within*
 the other. What is not proved is not stated, and whoever reads it has to allow for anything.
 
 Proof sketch
