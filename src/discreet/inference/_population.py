@@ -18,8 +18,8 @@ statistic    ψ                        Σψ² at most
 AVG, share   x − θ                    what Σ(x−θ)² was drawn from (below), where VAR or STDDEV
                                       of the column is asked too and :func:`Sample._enough`
                                       holds of it; always n(hi−θ)(θ−lo) (Bhatia–Davis)
-A/B          a − θb                   n(hi−θ)(θ−lo) if B counts rows; A + θ²B for counts;
-                                      else −n·min ψ·max ψ, where rows are counted too
+A/B          a − θb                   what is known of rows that a and b share
+                                      (:mod:`discreet.inference._contrasts`)
 VAR, STD     (x−m)² − θ               nθ(R² − θ), R = max(hi−m, m−lo), for every m of an
                                       interval of the mean (Berger–Boos), in steps that each
                                       allow for all they stand for; squares about the
@@ -27,8 +27,9 @@ VAR, STD     (x−m)² − θ               nθ(R² − θ), R = max(hi−m, m�
 QUANTILE     [x < θ] − q              nq(1−q): the ranks are moved by the sampling error
 ===========  =======================  ==================================================
 
-A tenth of the error allowed pays for upper bounds of n, Σψ² and m. Everything else
-(differences, arithmetic of statistics) is interval arithmetic with the error shared.
+A tenth of the error allowed pays for upper bounds of n, Σψ² and m. Differences and ratios of
+means and shares are one sum over rows too (:mod:`discreet.inference._contrasts`). Everything else
+is interval arithmetic with the error shared.
 
 A sample with too few of the rare values has too small a sum of squares as well. With
 :math:`b=k\max(hi-\theta,\theta-lo)` the variance of :math:`Q=\sum_u D_u^2` is at most b² times
