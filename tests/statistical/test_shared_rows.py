@@ -170,10 +170,10 @@ def test_few_rows_and_many_are_covered_where_their_number_is_public(case, n, eps
 
 def test_rows_that_are_taken_for_apart_fail_the_same_harness(monkeypatch):
     """One share moves against the other: their difference has four times one variance, not two."""
-    case, how = "yes and no", {"n": 2000, "epsilon": "20"}
+    case, how = "yes and no", {"n": 100_000, "epsilon": "20"}
     assert missed(case, 100, **how) <= most(100)
     monkeypatch.setattr(Relations, "divided", lambda _, a, b: a != b)
-    assert missed(case, 500, **how) > most(500)
+    assert missed(case, 600, **how) > most(600)
 
 
 def test_every_quotient_taken_for_a_share_fails_the_same_harness(monkeypatch):

@@ -146,7 +146,7 @@ class Squares:
         with np.errstate(invalid="ignore"):
             each = np.where(products > 0, products * high, products * low)
         each = np.where(products == 0, 0.0, each)
-        return np.maximum(each.sum(axis=(1, 2)), 0.0)
+        return np.asarray(np.maximum(each.sum(axis=(1, 2)), 0.0))
 
     def widest(self, f: Floats) -> Floats:
         """|ψ| of one row at most: rows of two sets that may meet have both."""
@@ -160,7 +160,8 @@ class Squares:
             low, high = (sum(pick(e, axis=0) for e in ends) for pick in (np.min, np.max))
             reach.append(np.maximum(np.abs(low), np.abs(high)))
         meet = [[not self.known.divided(a, b) for b in sets] for a in sets]
-        return np.max([sum(r for r, m in zip(reach, row, strict=True) if m) for row in meet], 0)
+        both = [sum(r for r, m in zip(reach, row, strict=True) if m) for row in meet]
+        return np.asarray(np.max(both, axis=0), dtype=np.float64)
 
     # -- the table of sums of products ---------------------------------------------------------
 
