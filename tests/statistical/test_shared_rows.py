@@ -148,7 +148,7 @@ DEAR = {"opposites, squares", "groups, squares"}
 
 @pytest.mark.parametrize(
     ("case", "replicates"),
-    [(case, 30 if case in DEAR else 100) for case in CASES]
+    [(case, 30 if case in DEAR else 200) for case in CASES]
     + [pytest.param(case, 10_000, marks=pytest.mark.long) for case in CASES],
 )
 def test_ratios_and_differences_are_covered(case, replicates):

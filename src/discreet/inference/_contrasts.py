@@ -465,9 +465,14 @@ class Ratio:
     @cached_property
     def _counter(self) -> int | None:
         """The statistic that counts the rows, where there is one."""
-        ly, hy, lx, hx = self._ends_of_row
-        own = (ly, hy, lx, hx) == (0, 1, 0, 1) or lx == hx == 1
+        _, _, lx, hx = self._ends_of_row
+        own = self._counts or lx == hx == 1
         return self._pair[1] if own else self.table.counter
+
+    @cached_property
+    def _counts(self) -> bool:
+        """Whether both are counts of some rows: their spread is bounded by themselves."""
+        return self._ends_of_row == (0, 1, 0, 1)
 
     @cached_property
     def _count(self) -> Floats | None:
@@ -557,7 +562,11 @@ class Ratio:
         if error is not None:
             found = expected_squares(found, k * squares.widest(f), error)
         low, high = self._reach(theta)
-        if self._count is not None:
+        if self._counts:
+            sides = self.table.sides(self._pair)
+            over, under = (sum(squares.near(self.table.weights[j])) for j in sides)
+            found = np.minimum(found, k * np.maximum(over + theta**2 * under, 0.0))
+        elif self._count is not None:
             n, off = squares.near(self._count)
             found = np.minimum(found, k * np.maximum((n + off) * -low * high, 0.0))
         if self._share:
