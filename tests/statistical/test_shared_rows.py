@@ -13,6 +13,7 @@ for a share, rows for people.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -214,6 +215,18 @@ def test_sums_that_may_be_negative_need_the_number_of_rows():
     with pytest.raises(ParameterError, match="counted too"):
         list(ends("signed", 1))
     del CASES["signed"]
+
+
+@pytest.mark.parametrize("case", ["shares", "part of a sum", "groups"])
+def test_a_record_that_states_nothing_of_rows_allows_for_anything(case):
+    plan, each = _asked(CASES[case][0], "5", "add-remove", 1)
+    counts = np.random.default_rng(0).multinomial(20_000, LAW)
+    record = measure(plan, Counted(each, counts), fresh_salt())
+    blank = {k: v for k, v in record.statement.items() if k != "shared_rows"}
+    assert len(blank) == len(record.statement) - 1
+    each = [Answer(r) for r in (record, replace(record, statement=blank))]
+    known, unknown = (a.interval(target="population")[0]["v"] for a in each)
+    assert unknown[0] < known[0] < known[1] < unknown[1]
 
 
 def test_few_rows_get_the_public_range():

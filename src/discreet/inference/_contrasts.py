@@ -15,7 +15,8 @@ enlarged by what a sample with too few rare values may lack
 (:func:`~discreet.inference._score.expected_squares`).
 
 A single ratio is tested by T itself. Its Σψ² is at most the least of the bound above, n times
-−min ψ · max ψ, and, for a share of a count or sum of values in 0 … h, hBθ(1 − θ).
+−min ψ · max ψ (A + θ²B of two counts), and, for a share of a count or sum of values in
+0 … h, hBθ(1 − θ).
 
 Where a leaf has too few rows, or one unit could decide, nothing is said here, and arithmetic of
 the leaves' own intervals remains.
