@@ -80,8 +80,10 @@ def statement(plan: Plan) -> dict[str, object]:
     lowered = plan.lowered
     rounded = [list(x) if x else None for x in lowered.rounded]
     moved = {"rounded": rounded} if any(rounded) else {}
+    shared = {"shared_rows": lowered.shared_rows} if lowered.shared_rows else {}
     return {
         **moved,
+        **shared,
         "plan": lowered.query.hash,
         "target": plan.target,
         "rows_of_one_unit": list(map(list, lowered.rows_of_one_unit)),

@@ -18,8 +18,8 @@ statistic    ψ                        Σψ² at most
 AVG, share   x − θ                    what Σ(x−θ)² was drawn from (below), where VAR or STDDEV
                                       of the column is asked too and :func:`Sample._enough`
                                       holds of it; always n(hi−θ)(θ−lo) (Bhatia–Davis)
-A/B          a − θb                   n(hi−θ)(θ−lo) if B counts rows; A + θ²B for counts;
-                                      else −n·min ψ·max ψ, where rows are counted too
+A/B          a − θb                   what is known of rows that a and b share
+                                      (:mod:`discreet.inference._contrasts`)
 VAR, STD     (x−m)² − θ               nθ(R² − θ), R = max(hi−m, m−lo), for every m of an
                                       interval of the mean (Berger–Boos), in steps that each
                                       allow for all they stand for; squares about the
@@ -27,8 +27,9 @@ VAR, STD     (x−m)² − θ               nθ(R² − θ), R = max(hi−m, m�
 QUANTILE     [x < θ] − q              nq(1−q): the ranks are moved by the sampling error
 ===========  =======================  ==================================================
 
-A tenth of the error allowed pays for upper bounds of n, Σψ² and m. Everything else
-(differences, arithmetic of statistics) is interval arithmetic with the error shared.
+A tenth of the error allowed pays for upper bounds of n, Σψ² and m. Differences and ratios of
+means and shares are one sum over rows too (:mod:`discreet.inference._contrasts`). Everything else
+is interval arithmetic with the error shared.
 
 A sample with too few of the rare values has too small a sum of squares as well. With
 :math:`b=k\max(hi-\theta,\theta-lo)` the variance of :math:`Q=\sum_u D_u^2` is at most b² times
@@ -64,33 +65,37 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer, Record, Rows, bounds, moved_by
 from discreet.errors import Hint, ParameterError
+from discreet.inference._contrasts import (
+    Leaf,
+    contrast,
+    leaves_of,
+    range_of,
+    ratio,
+    with_leaves,
+)
 from discreet.inference._inputs import check_untainted, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
+from discreet.inference._score import (
+    FEWEST,
+    PLACES,
+    SHARE,
+    STEP,
+    expected_squares,
+    score,
+    weights,
+)
 from discreet.plan import (
-    Apply,
     Box,
-    Combination,
     Powers,
     PublicVariance,
     Quantile,
-    StatisticValue,
     moved,
     statistics_of,
     tails,
     windows_of,
 )
 
-FEWEST: Final = 30
-"""Units below which no normal approximation is used."""
-
-SHARE: Final = 0.1
-"""Part of the error allowed that bounds of nuisances get."""
-
-STEP: Final = 0.25
-"""Part of what one unit can move a sum by that a mean is allowed: sums of few values are steps."""
-
-_PLACES: Final = 150
 _RANKS: Final = 1000
 """Ranks of a quantile are moved outward to this grid, so that few margins are computed."""
 
@@ -212,22 +217,39 @@ class Sample:
 
     def box(self, out: Any, error: float, size: int | None) -> Box:
         """Ends of an output in every cell."""
-        match out:
-            case StatisticValue(index):
-                return self._statistic(index, error, size)
-            case Apply("/", (StatisticValue(a), StatisticValue(b))) if (
-                self._sum(a) is not None and self._sum(b) is not None
-            ):
-                return self._moved_ratio(a, b, error)
-        used = sorted(statistics_of(out))
-        each = {i: self._statistic(i, error / len(used), size) for i in used}
-        found = None if windows_of(out) else bounds(out, _Boxes(self.record, each), 0.5)
-        if found is None:
+        if windows_of(out):
             raise ParameterError("this column holds no number, so no population value either")
-        return found
+        leaves = leaves_of(self, out)
+        own = self._arithmetic(out, {x: self._leaf(x, error / len(leaves), size) for x in leaves})
+        if own is None:
+            raise ParameterError("this column holds no number, so no population value either")
+        if len(leaves) < 2:
+            return own
+        possible = {x: Box(*np.array([[x] for x in range_of(self, x)])) for x in leaves}
+        public = self._arithmetic(out, possible)
+        found = None if public is None else contrast(self, out, error, public)
+        if found is None:
+            return own
+        each = [found(i) or (own.low[i], own.high[i]) for i in range(self.record.cells)]
+        low, high = np.array(each, dtype=np.float64).reshape(-1, 2).T
+        return Box(low, high)
 
-    def _sum(self, index: int) -> Combination | None:
-        return self.record.formulas[index].combination
+    def _leaf(self, leaf: Leaf, error: float, size: int | None) -> Box:
+        """Ends of an average, or of a sum over a sum."""
+        if isinstance(leaf, tuple):
+            return ratio(self, *leaf, error)
+        return self._statistic(leaf, error, size)
+
+    def _arithmetic(self, out: Any, ends: Mapping[Leaf, Box]) -> Box | None:
+        """Range of an output, if its leaves have these ends."""
+        more = len(self.record.formulas)
+        places = {x: x if isinstance(x, int) else more + i for i, x in enumerate(ends)}
+        boxes = {places[x]: box for x, box in ends.items()}
+        return bounds(with_leaves(out, places), _Boxes(self.record, boxes), 0.5)
+
+    def sums(self, *indices: int) -> bool:
+        """Whether all of some statistics are counts or sums."""
+        return all(self.record.formulas[i].combination is not None for i in indices)
 
     def _statistic(self, index: int, error: float, size: int | None) -> Box:
         found, stated = self._unrounded(index, error, size), moved_by(self.record, index)
@@ -243,14 +265,14 @@ class Sample:
         root = getattr(formula, "root", None)
         if isinstance(formula, PublicVariance):
             known = self._public(formula)
-            return self._by_cell(lambda _: self._variance(known, error, root=formula.root))
+            return self.by_cell(lambda _: self._variance(known, error, root=formula.root))
         if root is not None and powers is not None:
-            return self._by_cell(
+            return self.by_cell(
                 lambda i: self._variance(self._moments(powers, i), error, root=root)
             )
         if powers is not None:
-            sums = self._squares(powers)
-            return self._by_cell(lambda i: self._mean(self._moments(sums, i), error)[0])
+            sums = self.squares(powers)
+            return self.by_cell(lambda i: self._mean(self._moments(sums, i), error)[0])
         if isinstance(formula, Quantile):
             return self._quantile(formula, error)
         if formula.combination is not None:
@@ -277,7 +299,7 @@ class Sample:
     def _values(self, parts: Sequence[int], cell: int) -> Floats:
         return np.array([float(self.record.numbers(p).values[cell]) for p in parts])
 
-    def _squares(self, powers: Powers) -> Powers:
+    def squares(self, powers: Powers) -> Powers:
         """The same sums with the squares of another statistic of the column, if there are any."""
         if len(powers.sums) > 2:
             return powers
@@ -292,7 +314,7 @@ class Sample:
         return Moments(
             self._values(parts, cell),
             self._laws(parts),
-            [_weights(c, parts) for c in powers.sums],
+            [weights(c, parts) for c in powers.sums],
             float(powers.lo),
             float(powers.hi),
             self.rows(parts),
@@ -319,7 +341,7 @@ class Sample:
         squares = np.array([centre**2, 2 * centre * step / a, step**2 / b])
         return Moments(values, [None, release.law, release.law], [size, total, squares], *facts)
 
-    def _by_cell(self, ends: Callable[[int], tuple[float, float]]) -> Box:
+    def by_cell(self, ends: Callable[[int], tuple[float, float]]) -> Box:
         found = np.array([ends(i) for i in range(self.record.cells)]).reshape(-1, 2)
         return Box(found[:, 0], found[:, 1])
 
@@ -355,7 +377,7 @@ class Sample:
         within = spread if len(rows) > 2 and enough(measured) else bound
         step = STEP * k * (hi - lo)
         kept = score((rows[1], rows[0]), within, values, laws, error - spare, step=step)
-        return hull(kept, middle, lo, hi, _PLACES), (least, most)
+        return hull(kept, middle, lo, hi, PLACES), (least, most)
 
     def _enough(self, rows: float, k: int, widest: float, variance: float) -> bool:
         """Whether there are units enough, and none of them decides alone."""
@@ -406,80 +428,18 @@ class Sample:
         guess = float(np.clip(sums[0] @ known.values / max(least, 1.0), first, last))
         step += STEP * k * widest
         kept = score(sums, spread, known.values, known.laws, (1 - SHARE) * error, step=step)
-        low, high = hull(kept, guess, first, last, _PLACES)
+        low, high = hull(kept, guess, first, last, PLACES)
         return low if low > first else 0.0, high if high < last else ceiling
 
-    def _moved_ratio(self, top: int, bottom: int, error: float) -> Box:
-        """A sum over a sum; above a number of rows, rounded values move it as they do a mean."""
-        above, below = (moved_by(self.record, i) for i in (top, bottom))
-        if below is not None or (above is not None and self._row(bottom) != (1.0, 1.0)):
-            raise ParameterError(
-                "no population interval is known for a ratio of sums of rounded values",
-                hint="AVG(SQRT(x))",
-            )
-        found = self._ratio(top, bottom, error)
-        return found if above is None else moved("mean", found, above[1])
-
-    def _ratio(self, top: int, bottom: int, error: float) -> Box:
-        """A sum over a sum: ψ = y − θx is bounded, and so is its spread by the number of rows."""
-        (ly, hy), (lx, hx) = self._row(top), self._row(bottom)
-        counts = (ly, hy, lx, hx) == (0, 1, 0, 1)  # their spread is bounded by themselves
-        own = counts or lx == hx == 1
-        rows = bottom if own else self._all_rows()
-        if rows is None or lx < 0 or (lx == 0 > ly):
-            raise ParameterError(
-                "a ratio of sums has a population interval where all rows are counted too, what it "
-                "divides by is never negative, and the range of the quotient is known",
-                hint="SELECT SUM(y) / SUM(x) AS r, COUNT(*) AS n …",
-            )
-        sums = [self._sum(i) or {} for i in (top, bottom, rows)]
-        parts = sorted({p for combination in sums for p in combination})
-        k, laws = self.rows(parts), self._laws(parts)
-        above, below, count = (_weights(c, parts) for c in sums)
-        spare = SHARE * error / (2 if own else 1)
-        quotients = [y / x if x > 0 else math.inf for y in (ly, hy) for x in (lx, hx)]
-        lo, hi = (min(quotients), max(quotients)) if lx > 0 else (0.0, math.inf)
-
-        def ends(cell: int) -> tuple[float, float]:
-            values = self._values(parts, cell)
-            n, off = float(count @ values), float(tails.worst_margin(laws, count, spare))
-            over, under = float(above @ values), float(below @ values)
-            most = over + float(tails.worst_margin(laws, above, spare))
-
-            def reach(theta: Floats) -> tuple[Floats, Floats]:
-                near, far = np.where(theta > 0, lx, hx), np.where(theta > 0, hx, lx)
-                return np.asarray(ly - theta * far), np.asarray(hy - theta * near)
-
-            def spread(theta: Floats) -> Floats:
-                if counts:
-                    return k * np.maximum(most + theta**2 * (n + off), 0.0)
-                low, high = reach(theta)
-                return k * np.maximum((n + off) * -low * high, 0.0)
-
-            middle, limit = max(over / under, lo) if under > 0 else lo, hi
-            if counts:
-                limit = 10 * max(most, 1.0) / max(n - off, 1.0)
-            elif math.isinf(hi):
-                limit = 100 * max(middle, hy / hx)
-            at = np.array([min(middle, limit)])
-            low, high = reach(at)
-            if not self._enough(n - off, k, float((high - low)[0]), float(spread(at)[0])):
-                return lo, hi
-            kept = score((above, below), spread, values, laws, (1 - SHARE) * error)
-            first, last = hull(kept, float(at[0]), lo, limit, _PLACES)
-            return first, hi if last == limit else last
-
-        return self._by_cell(ends)
-
-    def _all_rows(self, but: int | None = None) -> int | None:
+    def all_rows(self, but: int | None = None) -> int | None:
         """A statistic that counts all rows, where there is one."""
         for index, formula in enumerate(self.record.formulas):
             counts = formula.combination is not None and index != but
-            if counts and self._row(index) == (1.0, 1.0):
+            if counts and self.row(index) == (1.0, 1.0):
                 return index
         return None
 
-    def _row(self, index: int) -> tuple[float, float]:
+    def row(self, index: int) -> tuple[float, float]:
         """Least and greatest number that one row adds to a statistic."""
         stated = self.record.statement.get("values_of_one_row")
         entry = stated[index] if isinstance(stated, list) and index < len(stated) else None
@@ -502,13 +462,13 @@ class Sample:
                 "one size says nothing of how many rows each group has in the population",
                 hint="SELECT SUM(x) FILTER (WHERE g = 'a') AS s, COUNT(*) AS n …",
             )
-        rows = self._all_rows(but=index)
+        rows = self.all_rows(but=index)
         if rows is None:
             raise ParameterError(
                 "a sum is projected by the number of rows it was added up over: ask for that too",
                 hint="SELECT SUM(x) AS s, COUNT(*) AS n …",
             )
-        share = self._ratio(index, rows, error)
+        share = ratio(self, index, rows, error)
         return Box(share.low * size, share.high * size)
 
     def _quantile(self, formula: Quantile, error: float) -> Box:
@@ -543,39 +503,3 @@ class _Boxes(Rows):
     def box(self, index: int, level: float) -> Box:  # noqa: ARG002 - found at theirs
         """The ends that were found."""
         return self._ends[index]
-
-
-def _weights(combination: Combination, parts: Sequence[int]) -> Floats:
-    return np.array([float(combination.get(p, 0)) for p in parts])
-
-
-def expected_squares(squares: Floats, reach: Floats, error: float) -> Floats:
-    """The variance V behind a sum of squares, at most: its own variance is at most reach²·V."""
-    off = float(special.ndtri(1 - error / 2)) * reach / 2
-    return np.asarray((np.sqrt(squares + off**2) + off) ** 2)
-
-
-def score(
-    sums: tuple[Floats, Floats],
-    spread: Callable[[Floats], Floats],
-    values: Floats,
-    laws: Sequence[Any],
-    error: float,
-    *,
-    shift: float = 0.0,
-    step: float = 0.0,
-) -> Callable[[Floats], Floats]:
-    """Which θ a sum does not contradict by more than `step`.
-
-    T(θ) is the first of the `sums` less θ times the second, less `shift` times θ.
-    """
-
-    def kept(theta: Floats) -> Floats:
-        w = sums[0] - theta[:, None] * sums[1]
-        variance, scales, slack = tails.split_noise(laws, w)
-        sd = np.sqrt(spread(theta) + variance)
-        return np.asarray(
-            tails.mixed_tail(np.abs(w @ values - shift * theta) - slack - step, sd, scales) >= error
-        )
-
-    return kept

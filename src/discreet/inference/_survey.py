@@ -66,9 +66,9 @@ from discreet.inference._formula import read_name
 from discreet.inference._inputs import check_untainted, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._pivot import hull
-from discreet.inference._population import FEWEST, SHARE, STEP, expected_squares, score
 from discreet.inference._regression import Ask, paid, table_of
 from discreet.inference._results import preformatted
+from discreet.inference._score import FEWEST, SHARE, STEP, expected_squares, score
 from discreet.plan import Pairwise, tails
 
 if TYPE_CHECKING:

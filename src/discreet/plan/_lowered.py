@@ -15,6 +15,7 @@ from discreet.plan._parts import Part
 from discreet.plan._query import OutputColumn, Query
 from discreet.plan._relation import Aggregate, combinations, digest
 from discreet.plan._rounding import allowance, off_of
+from discreet.plan._shared import shared_rows
 from discreet.plan._target import rows_of_one_unit, target
 
 MAX_NUMBERS: Final = 10_000_000
@@ -83,6 +84,11 @@ class Lowered:
         named = enumerate(self.query.statistics)
         ends = [None if i in self.alone else s.row_values for i, s in named]
         return tuple([None if e is None else tuple(map(str, e)) for e in ends])
+
+    @cached_property
+    def shared_rows(self) -> dict[str, list[list[int]] | list[int | None]]:
+        """Which rows the statistics of one output share."""
+        return shared_rows(self.query.statistics, self.query.outputs)
 
 
 def check_size(query: Query, parts: Sequence[Part]) -> None:

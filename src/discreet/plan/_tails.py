@@ -339,9 +339,14 @@ def split_noise(laws: Sequence[Law | None], weights: Floats) -> tuple[Floats, Fl
 
 def worst_margin(laws: Sequence[Law | None], weights: Floats, error: float) -> Floats:
     """Half-width of the noise of Σ weight·number, by the worst case of each part."""
+    return np.asarray(np.abs(weights) @ farthest(laws, error))
+
+
+def farthest(laws: Sequence[Law | None], error: float) -> Floats:
+    """How far out each of the noises is, at most, if all are looked at together."""
     noisy = max(sum(law is not None for law in laws), 1)
-    reach = [0.0 if law is None else float(law.interval(1 - error / noisy).high) for law in laws]
-    return np.asarray(np.abs(weights) @ np.array(reach))
+    each = [0.0 if law is None else float(law.interval(1 - error / noisy).high) for law in laws]
+    return np.array(each)
 
 
 # -- many numbers of one law ----------------------------------------------------------------
