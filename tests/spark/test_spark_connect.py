@@ -6,6 +6,7 @@ since a process has sessions of one kind only.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -113,7 +114,10 @@ print("in time")
 
 def run(program, folder):
     command = [sys.executable, "-c", program, str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    own = os.environ | {"SPARK_TESTING": "1"}  # any port: else two at a time ask for the same one
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=600, env=own
+    )
 
 
 @pytest.mark.races
