@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import random
 import threading
 import time
 from decimal import Decimal
@@ -491,6 +492,53 @@ def test_time_behind_another_question_is_not_its_own(spark):
     assert found == [{(): (9,)}]
     assert len(begun) == 1
     engine.close()
+
+
+def heap(spark):
+    """Bytes of Java that something still holds."""
+    machine = spark._jvm.java.lang.Runtime.getRuntime()
+    machine.gc()
+    return machine.totalMemory() - machine.freeMemory()
+
+
+def nested(rng, leaves):
+    """A choice of choices, of any shape."""
+    if leaves == 1:
+        return str(rng.randrange(9))
+    cut = rng.randrange(1, leaves)
+    first, second = nested(rng, cut), nested(rng, leaves - cut)
+    return f"CASE WHEN 1 < 2 THEN {first} ELSE {second} END"
+
+
+def statements(count):
+    """Statements of different shapes, in brackets: the parser reads each to its end first."""
+    rng = random.Random(7)
+    for _ in range(count):
+        yield f"SELECT (((({nested(rng, 44)})))) IS NOT NULL"
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own session", "session of a user"])
+def test_many_different_statements_leave_little_in_memory(spark, own):
+    """Spark's parser holds what it has seen: 40 of them had left about 150 MB."""
+    session = spark if own else spark.newSession()
+    if not own:
+        session.conf.unset("spark.sql.parser.parserDfaCacheFlushRatio")
+        session.conf.set("spark.sql.parser.manageParserCaches", "false")
+    before = heap(spark)
+    for text in statements(40):
+        assert _spark.collected(session, text) == [(True,)]
+    assert heap(spark) - before < 90_000_000  # a twentieth of the driver's 1 GB, and one more
+    assert session.conf.get("spark.sql.parser.manageParserCaches") == str(own).lower()
+    ratio = session.conf.get("spark.sql.parser.parserDfaCacheFlushRatio")
+    assert (float(ratio) > 0) == own
+
+
+def test_what_the_owner_of_a_session_lets_its_parser_hold_stays(spark):
+    session = spark.newSession()
+    session.conf.set("spark.sql.parser.manageParserCaches", "true")
+    session.conf.set("spark.sql.parser.parserDfaCacheFlushRatio", "20")
+    with _spark._settled(session):
+        assert session.conf.get("spark.sql.parser.parserDfaCacheFlushRatio") == "20"
 
 
 def test_files_that_come_later_are_read_too(spark, tmp_path):

@@ -12,6 +12,7 @@ state one of them cannot be made.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from abc import ABC, abstractmethod
@@ -63,6 +64,8 @@ class Dialect(ABC):
     """Whether rows cannot be numbered without an order."""
     adds_early: ClassVar[bool] = True
     """Whether rows are added up by raw texts first, where that is possible."""
+    longest: ClassVar[float] = math.inf
+    """Letters of the longest value that is written where it is used, without a name of its own."""
 
     @abstractmethod
     def quote(self, *names: str) -> str:
@@ -449,6 +452,8 @@ class Spark(Dialect):
     fence = " WHERE monotonically_increasing_id() >= 0"
     ranks_in_order = True
     adds_early = False  # sums of limbs would have to be split once more
+    # its parser reads a bracket to the end before it opens it, and remembers every step
+    longest = 1000
     collated = _form("({} COLLATE UTF8_BINARY)")  # a column may carry another
     trimmed = _form("trim({})")  # plain spaces, where no signs are named
     # a function: once a statement has said "map", the operator is two signs

@@ -51,8 +51,9 @@ class Renderer:
         return sql if isinstance(node, ex.Column | ex.Constant) else self.hold(sql)
 
     def value(self, node: ex.Expr) -> str:
-        """Code of an expression: a 64-bit integer, a text, or NULL."""
-        return self.dialect.bit(node.sql(self)) if node.boolean else node.sql(self)
+        """Code of an expression: a 64-bit integer, a text, or NULL; its name where it is long."""
+        sql = self.dialect.bit(node.sql(self)) if node.boolean else node.sql(self)
+        return self.hold(sql) if len(sql) > self.dialect.longest else sql
 
     def truth(self, node: ex.Expr) -> str:
         """Condition as a truth value of the engine."""

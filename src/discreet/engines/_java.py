@@ -23,11 +23,18 @@ for word do
 done
 exec "{java}" "$@"
 """
+MANAGED: Final = "spark.sql.parser.manageParserCaches"
+"""Whether Spark's parser can forget; versions before 4.1 do not know of it."""
+FORGETFUL: Final = {MANAGED: "true", "spark.sql.parser.parserDfaCacheFlushRatio": "5"}
+"""Spark's parser holds some kilobytes for each new turn that a statement takes, forever: after many
+different questions, or a few long ones, that is all of the driver's memory. It may hold 5 % of it.
+"""
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+    **FORGETFUL,
 }
 
 

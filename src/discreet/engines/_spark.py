@@ -7,8 +7,9 @@ servers that offer nothing else work alike. Limits per unit are windows; no row 
 private table is collected.
 
 A statement is written so that it means the same with ``spark.sql.ansi.enabled`` and without.
-Some things it takes from the session. Its clock is set to UTC for the time of each statement, and
-days of old calendars are read as they are stored. Whether a backslash escapes in a string is
+Some things it takes from the session. Its clock is set to UTC for the time of each statement,
+days of old calendars are read as they are stored, and its parser is kept from holding more and
+more of what it has seen. Whether a backslash escapes in a string is
 tried when the engine is opened.
 
 Plain are Parquet folders and tables of the catalogue in a file format that stores types. The
@@ -33,7 +34,7 @@ from typing import Any, Final
 from discreet import policy as pol
 from discreet.engines._connect import SPARK, is_spark_session, module
 from discreet.engines._dialect import Spark
-from discreet.engines._java import local_session
+from discreet.engines._java import FORGETFUL, MANAGED, local_session
 from discreet.engines._limit import time_limit
 from discreet.engines._physical import Found, Physical, check_spellings, families
 from discreet.engines._privately import no_core_dumps
@@ -195,6 +196,9 @@ def _settled(session: Any, **more: str) -> Iterator[None]:
     with _turn(session):
         meant = _MEANT | more
         before = {name: session.conf.get(name) for name in meant}
+        if session.conf.get(MANAGED, None) != "true":  # else its owner has said how much is held
+            meant |= FORGETFUL
+            before |= {name: session.conf.get(name, None) for name in FORGETFUL}
         changed = [name for name, value in meant.items() if before[name] != value]
         try:
             for name in changed:
@@ -203,7 +207,14 @@ def _settled(session: Any, **more: str) -> Iterator[None]:
                 yield
         finally:
             for name in changed:
-                session.conf.set(name, before[name])
+                _set_back(session, name, before[name])
+
+
+def _set_back(session: Any, name: str, value: str | None) -> None:
+    if value is None:
+        session.conf.unset(name)
+    else:
+        session.conf.set(name, value)
 
 
 @contextmanager
@@ -469,7 +480,8 @@ def _forget(session: weakref.ref[Any], name: str) -> None:
     """Drop a view, unless its session is gone, and the view with it."""
     held = session()
     if held is not None:
-        held.catalog.dropTempView(name)
+        with suppress(Exception):  # a client of Connect asks nothing once its program ends
+            held.catalog.dropTempView(name)
 
 
 def _copied(session: Any, table: pol.Table, sql: str, stack: ExitStack) -> str:
