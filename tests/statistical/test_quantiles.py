@@ -265,7 +265,7 @@ def loss(p, q):
 TINY = [list(x) for x in itertools.product(range(3), repeat=4)]
 
 
-@pytest.mark.parametrize("at", ["1/10", "1/2", "2/3", "0", "1"])
+@pytest.mark.parametrize("at", ["1/10", "1/2", "2/3"])
 @pytest.mark.parametrize("offer", [{"epsilon": "1"}, {"rho": "1/8"}])
 def test_no_pair_of_neighbours_loses_more_than_the_choice_declares(at, offer):
     """Every table of up to 8 rows on four values, one row more; the exact laws of both.
@@ -273,7 +273,7 @@ def test_no_pair_of_neighbours_loses_more_than_the_choice_declares(at, offer):
     What the worst pair loses comes near to what is declared, so a smaller sensitivity fails.
     """
     made = priced([at], 3, **offer)
-    rank = qu.Rank.of(Fraction(at), 2)
+    rank = qu.Rank.quantile(Fraction(at))
     choice = made.part._choice(made.law.choice, rank)
     worst = 0.0
     for counts in TINY:
@@ -285,10 +285,10 @@ def test_no_pair_of_neighbours_loses_more_than_the_choice_declares(at, offer):
     assert 0.5 * float(choice.epsilon) < worst <= float(choice.epsilon) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("at", ["1/10", "1/2", "2/3", "1"])
+@pytest.mark.parametrize("at", ["1/10", "1/2", "2/3"])
 def test_changing_a_row_loses_no_more_than_declared(at):
     made = priced([at], 3, relation="change-one", epsilon="1")
-    rank = qu.Rank.of(Fraction(at), 2)
+    rank = qu.Rank.quantile(Fraction(at))
     choice = made.part._choice(made.law.choice, rank)
     assert choice.sensitivity == rank.below + rank.above
     worst = 0.0
@@ -503,22 +503,6 @@ def test_margins_of_wide_noise_are_never_too_small():
     wide = [tails.edge_margin(DiscreteLaplace(s), 9, 9, (1, 1), 0.05) / s for s in (64, 65, 1000)]
     assert wide[0] < wide[1] < 1.05 * wide[0]
     assert wide[0] < wide[2] < 1.05 * wide[0]
-
-
-def test_ends_say_which_value_they_are():
-    low = lowered("SELECT MAX(x) AS h, MIN(x) AS l FROM t")
-    plan = pl.price(low, pl.Ask(Fraction(1)))
-    j = plan.parts[0].law.ends
-    assert f"MAX of x: value no. {j} from the top" in plan.target
-    counts = data("norm", 1000)
-    found = releases(counts, [0, 1], 200, epsilon="1")
-    box = found.interval(Fraction(1), 0.9)
-    largest = np.flatnonzero(counts)[-1]
-    assert np.all(box.high == 1000)
-    assert np.mean(box.low <= largest) >= 0.9
-    # the point is near the value that is named
-    named = np.repeat(np.arange(V), counts)[-found.ends]
-    assert abs(np.median([row[1] for row in found.points]) - named) < 40
 
 
 # -- limits and lattices ----------------------------------------------------------------------

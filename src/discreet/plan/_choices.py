@@ -11,7 +11,9 @@ loses :math:`\varepsilon c_g/L` (both mechanisms lose in proportion), cells are 
 independently, and :math:`\sum c_g \le L`. (For the exponential mechanism the lengths of the
 intervals within which log-likelihood ratios move add up likewise: all cells together have the
 bounded range ε.) A cell costs nothing of its own: no limit on groups
-enters, only rows. Where every row only raises the scores (``monotone``) the 2 falls away. Where
+enters, only rows. Where every row only raises the scores (``monotone``) the 2 falls away. So it
+does where every row moves any two scores apart by at most Δ: to add the same number to all scores
+changes neither law, and with it they only rise. Where
 each row raises one score alone, the scores of cell g move within the range :math:`\max_v c_{gv}`
 of the rows by value, and :math:`c_g` below stands for that.
 

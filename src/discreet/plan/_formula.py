@@ -22,7 +22,7 @@ from discreet._dataclass import dataclass
 from discreet._print import number
 from discreet.plan._parts import Floats, Law, Priced, Release
 from discreet.plan._picks import Labels
-from discreet.plan._points import Points, describe_end
+from discreet.plan._points import Points
 from discreet.plan._quantiles import Quantiles, farthest, reach
 from discreet.plan._tails import margin as noise_margin
 from discreet.plan._trees import Levels, Tree, rank_error
@@ -428,11 +428,11 @@ class Quantile(Formula):
         assert isinstance(part, Quantiles)
         off, by = reach(part, law, self.at, confidence)
         far = number(round(farthest(part, law, self.at, confidence)))
-        said = [describe_end(self.at, law.ends)]
-        said.append(f"{_rows_away(off)} ({far} where values are tied or far apart)")
+        beyond = " or beyond all rows" if self.at in {0, 1} else ""
+        said = [f"{_rows_away(off)}{beyond} ({far} where values are tied or far apart)"]
         if law.law is not None:
             said.append(f"interval within {number(round(by))}")
-        return ", ".join(filter(None, said))
+        return ", ".join(said)
 
     def check(self, releases: Releases) -> None:
         """Refuse probabilities outside 0 and 1, and points that were not chosen."""

@@ -102,6 +102,7 @@ class Points(Release):
 
     targets: tuple[Fraction, ...]
     ends: int
+    """Intervals of MIN and MAX are of the so-manieth value from the end, and hold those beyond."""
     points: tuple[tuple[int, ...], ...]
     edges: tuple[tuple[int, ...], ...]
     counts: tuple[tuple[int, ...], ...]
@@ -242,10 +243,3 @@ class Points(Release):
         ] or list(range(cells))
         first, last = edges[min(kept)], edges[max(kept) + 1]
         return min(first, point), max(last, point + 1)
-
-
-def describe_end(at: Fraction, j: int) -> str:
-    """MIN and MAX, as what they are."""
-    if at not in {0, 1}:
-        return ""
-    return f"value no. {j} from the {'top' if at else 'bottom'}"

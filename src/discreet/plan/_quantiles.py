@@ -4,8 +4,7 @@ The point
 ---------
 For a value v let B be the number of rows below v and A of rows at or above it, and
 :math:`D(v) = \beta B - \alpha A - o`, which never falls as v grows. The q-quantile has
-β = 1−q, α = q, o = 0 (times the denominator, so that all is integer); the j-th value from the top
-has β = 0, α = 1, o = −j; from the bottom β = 1, α = 0, o = j. A value is exact when
+β = 1−q, α = q, o = 0 (times the denominator, so that all is integer). A value is exact when
 :math:`D(v) \le 0 \le D(v^+)`. The score is :math:`-\max(D(v), -D(v^+))`: minus the distance from
 that for a value that is not exact; for one that is, how far its ties reach beyond the quantile
 on the nearer side. (A score of zero there would be as private, and is what is usually
@@ -40,9 +39,7 @@ rows share a value, so that it need not end, and how long it takes would tell.
 
 MIN and MAX
 -----------
-All values beyond the largest are equally exact as a maximum, so no private choice finds it. What is
-given is the j-th value from the end, j being the least for which the choice is likely to be right:
-:math:`j = \lceil (2L/\varepsilon)(\ln V + 1)\rceil` for V values; the answer says so.
+Their scores aim at the outermost row and prefer values close to rows: :mod:`discreet.plan._ends`.
 
 What an interval costs
 ----------------------
@@ -78,13 +75,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from math import ceil, log
+from itertools import product
+from math import log
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from discreet._dataclass import dataclass, replace
 from discreet.plan._choices import Choice, Moves
+from discreet.plan._ends import CHANGE, WHOLE, End, describe_end, unit_of
 from discreet.plan._parts import (
     Cells,
     Chosen,
@@ -101,7 +100,7 @@ from discreet.plan._parts import (
     loss_of,
 )
 from discreet.plan._picks import squares_moved
-from discreet.plan._points import Points, Rank, describe_end, edges_around
+from discreet.plan._points import Points, Rank, edges_around
 from discreet.plan._tails import edge_margin
 from discreet.plan._trees import Tree, steps, typical
 from discreet.plan._types import Code
@@ -121,6 +120,8 @@ _TOGETHER: Final = Fraction(1, 4)
 """Share of the price for the interval unless one is stated: of one point, or of several."""
 
 _HALF: Final = Fraction(1, 2)
+_PRICES: Final = (Fraction(1), Fraction(100), Fraction(10_000))
+"""At which audits look at the scores of MIN and MAX: caps far beyond the rows, and of a few."""
 
 
 def lattice_of(size: int, cells: int | None) -> tuple[int, int]:
@@ -165,13 +166,11 @@ class Ladder:
     choice: Choice
     law: Law | None
     """None where no interval was asked for, and nothing is counted."""
-    ends: int
-    """MIN and MAX are the so-manieth value from their end."""
 
     def to_dict(self) -> dict[str, Any]:
         """Write the choice and the law on record."""
         law = None if self.law is None else self.law.to_dict()
-        return self.choice.to_dict() | {"law": law, "ends": self.ends}
+        return self.choice.to_dict() | {"law": law}
 
 
 @dataclass(frozen=True)
@@ -222,8 +221,12 @@ class Quantiles(Part):
 
     @property
     def work(self) -> int:
-        """A value is scored eight times as fast as a number is released, once for each point."""
-        return 16 * len(self.targets) + self.leaves * len(self.targets) // 8
+        """A value is scored eight times as fast as a number is released, once for each point.
+
+        For MIN and MAX it takes twice as long.
+        """
+        times = 2 * len(self.targets) - len(self.inner)
+        return 16 * len(self.targets) + self.leaves * times // 8
 
     @property
     def rungs(self) -> int:
@@ -231,10 +234,10 @@ class Quantiles(Part):
         return 2 if len(self.targets) == 1 else 4
 
     def facts(self, law: Ladder) -> list[str]:
-        """Which value stands for an end, and how coarse the lattice is."""
+        """What MIN and MAX aim at, and how coarse the lattice is."""
         words = {Fraction(0): "MIN", Fraction(1): "MAX"}
         ends = [at for at in self.targets if at in words]
-        found = [f"{words[at]} of {self.name}: {describe_end(at, law.ends)}" for at in ends]
+        found = [f"{words[at]} of {self.name}: {describe_end(at)}" for at in ends]
         if law.law is None:
             found.append(
                 f"quantiles of {self.name}: no interval was asked for, it is the whole range"
@@ -257,9 +260,8 @@ class Quantiles(Part):
             # mean error of ranks, from simulations of the recursion
             if float(rows / choice.epsilon) * 0.28 * self.levels > typical(self.tree, tree.law):
                 return tree
-        j = ceil(2 * float(rows / choice.epsilon) * (log(self.leaves) + 1))
         noise = (loss_of(law, self.sensitivity, self.coordinates),) if law is not None else ()
-        return Priced(self, Ladder(choice, law, j), (loss,) * self.draws + noise)
+        return Priced(self, Ladder(choice, law), (loss,) * self.draws + noise)
 
     @property
     def tree(self) -> Tree:
@@ -291,7 +293,7 @@ class Quantiles(Part):
         shape = (self.leaves, self.lo, self.width, self.hi, self.step)
         return Points(
             self.targets,
-            ladder.ends,
+            1,
             tuple(points),
             tuple(edges),
             counted,
@@ -303,8 +305,8 @@ class Quantiles(Part):
         found = dict.fromkeys(self.targets, 0)
         for at in self.targets:
             if at in {0, 1}:
-                rank = Rank.of(at, ladder.ends)
-                found[at] = draw.choose(rank.scores(counts), self._choice(ladder.choice, rank))
+                scores = self.end(at, ladder.choice).scores(counts)
+                found[at] = draw.choose(scores, self._outermost(ladder.choice))
         bits = 0 if len(self.inner) < 2 else max(_SPREAD - (self.leaves - 1).bit_length(), 0)
         mass = np.repeat(counts, 2**bits)
         slices = [_Slice(0, mass.size, self.inner, self.inner)] if self.inner else []
@@ -327,6 +329,19 @@ class Quantiles(Part):
         """Scale a choice to scores in units of mass."""
         return replace(choice, sensitivity=self._reach(rank) * unit)
 
+    def _outermost(self, choice: Choice) -> Choice:
+        """Scale a choice to the scores of MIN and MAX, whose range one unit moves so far."""
+        moves = self.sensitivity.l1 * WHOLE
+        if self.half is not None:
+            moves = min(moves, self.half * CHANGE)
+        return replace(choice, sensitivity=moves * unit_of(self.leaves), monotone=True)
+
+    def end(self, at: Fraction, choice: Choice) -> End:
+        """Scores of MIN or MAX at a price."""
+        made = self._outermost(choice)
+        rows = made.sensitivity / (WHOLE * unit_of(self.leaves) * made.epsilon)
+        return End.of(at, self.leaves, rows)
+
     def _reach(self, rank: Rank) -> int:
         """How far one unit moves a score, up or down, in all cells together."""
         moves = self.sensitivity.l1 * rank.largest
@@ -336,9 +351,11 @@ class Quantiles(Part):
 
     def drawn(self, law: Ladder) -> Iterator[Drawn | Chosen]:
         """A choice for each level of the recursion and each end, then the ladder's counts."""
-        ends = [at for at in self.targets if at in {0, 1}]
-        for at in (*ends, *self.inner[: self.levels]):
-            rank = Rank.of(at, law.ends)
+        for _ in range(len(self.targets) - len(self.inner)):
+            made = self._outermost(law.choice)
+            yield Chosen(made, made.sensitivity, self.squares, self.sensitivity.l1)
+        for at in self.inner[: self.levels]:
+            rank = Rank.quantile(at)
             span = 2 * self._reach(rank)  # some scores rise while others fall
             yield Chosen(self._choice(law.choice, rank), span, self.squares, self.sensitivity.l1)
         if law.law is not None:
@@ -351,15 +368,21 @@ class Quantiles(Part):
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """Besides distances: squares by cell, and what the scores really do."""
         found = super().moved(left, right) + squares_moved(self.kind, left, right, self.squares)
-        for at in self.targets:
-            rank = Rank.of(at, 1)
+        cells = {key[:-1] for key in left.keys() | right.keys()}
+        pairs = [[self._counts(side, cell) for side in (left, right)] for cell in cells]
+        for at in self.inner:
+            rank = Rank.quantile(at)
             declared = self._choice(Choice(Fraction(1)), rank).sensitivity
-            moves = sum(
-                _farthest(rank, *(self._counts(side, cell) for side in (left, right)))
-                for cell in {key[:-1] for key in left.keys() | right.keys()}
-            )
+            moves = sum(_farthest(rank, *pair) for pair in pairs)
             if moves > declared:
                 found.append(f"scores of {at} moved by {moves}, declared {declared}")
+        ends = [at for at in self.targets if at in {0, 1}]
+        for at, price in product(ends, _PRICES):
+            choice = Choice(price)  # caps follow from the price
+            declared, end = self._outermost(choice).sensitivity, self.end(at, choice)
+            apart = sum(int(np.ptp(end.scores(a) - end.scores(b))) for a, b in pairs)
+            if apart > declared:
+                found.append(f"scores of {at} moved apart by {apart}, declared {declared}")
         return found
 
     def _counts(self, groups: Groups, cell: tuple[Code, ...]) -> Ints:
@@ -401,10 +424,12 @@ def reach(part: Quantiles, ladder: Ladder, at: Fraction, confidence: float) -> t
     The first is that of values that lie close, a row or so on each; without an interval the second
     is what the choice itself keeps (:func:`farthest`).
     """
-    rank = Rank.of(at, ladder.ends)
+    rank = Rank.of(at, 1)
     scale, miss = rank.below + rank.above, 1 - confidence
     rows = float(part.sensitivity.l1 / ladder.choice.epsilon)
     usual = 2 * rank.largest / scale * rows * log(1 / miss)
+    if at in {0, 1}:
+        usual = part.end(at, ladder.choice).usual(miss)
     if ladder.law is None:
         return usual, farthest(part, ladder, at, confidence)
     each = part.leaves // len(part.targets)
@@ -422,9 +447,11 @@ def farthest(part: Quantiles, ladder: Ladder, at: Fraction, confidence: float) -
     equally far from the quantile. Where several are chosen, one inside the other, what they are off
     adds up.
     """
-    rank, miss = Rank.of(at, ladder.ends), 1 - confidence
+    if at in {0, 1}:
+        return part.end(at, ladder.choice).farthest(1 - confidence)
+    rank, miss = Rank.quantile(at), 1 - confidence
     rows = float(part.sensitivity.l1 / ladder.choice.epsilon)
-    if at in {0, 1} or part.levels == 1:
+    if part.levels == 1:
         return 2 * rank.largest / (rank.below + rank.above) * rows * log(part.leaves / miss)
     places = max(part.leaves, 2**_SPREAD)
     return 2 * part.levels * rows * log(places * part.levels / miss)
