@@ -159,3 +159,25 @@ def test_what_an_owner_was_told_of_is_forgotten_and_nothing_else():
     brake.ease()
     assert (brake.told, brake.late, brake.on) == ([], [1.0], False)
     assert [(late.since, late.tick) for late in brake._counted] == [(50.0, 1.0)]
+
+
+def test_two_workers_that_stand_still_are_one_slip_and_everybody_is_answered(desk):
+    """Real ones: the second has as much room again, by its row and whole ticks."""
+
+    async def main():
+        await desk.start()
+        large, _ = await _asked(desk, 80.0, 1)
+        other = await desk.ask("ben", None, _question(2))
+        await _until(lambda: all(place._running is not None for place in desk.places))
+        desk._slowness = 1.0
+        small = [await desk.ask("ana", None, _question(k)) for k in range(3, 7)]
+        await _until(lambda: desk.overruns)
+        for place in desk.places:
+            _signal(place, signal.SIGCONT)
+        for order in (large, other, *small):
+            await asyncio.wait_for(order.ended.wait(), 120)
+            assert order.state == "done"
+        assert (desk.overruns, desk.turns.stretch) == (1, 2)
+        await desk.close()
+
+    asyncio.run(main())
