@@ -335,6 +335,43 @@ def test_half_a_head_is_given_up(monkeypatch):
     assert silent == 0
 
 
+def test_connections_leave_descriptors_for_workers(monkeypatch):
+    """With a whole head as well: the system had none left when a worker was to be replaced."""
+    monkeypatch.setattr(_connection, "ALL", 3)
+
+    async def story():
+        loop, lines = asyncio.get_running_loop(), []
+        config = uvicorn.Config(
+            _never, http=_connection.Connection, log_config=None, lifespan="off"
+        )
+        config.load()
+        state = ServerState()
+        server = await loop.create_server(
+            lambda: _connection.Connection(config=config, server_state=state, app_state={}),
+            "127.0.0.1", 0,
+        )  # fmt: skip
+        for _ in range(8):
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+            lines.append((reader, writer))
+        shut = 0
+        for reader, _ in lines[3:]:
+            async with asyncio.timeout(30):
+                shut += await _heard(reader) == b""
+        most = len(state.connections)
+        for _, writer in lines:
+            writer.close()
+        server.close()
+        return shut, most
+
+    assert asyncio.run(story()) == (5, 3)
+
+
+async def _never(_scope, receive, _send):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 def test_who_hangs_up_waits_no_longer(tmp_path, served):
     """A question waits for an owner; 1000 requests wait for it, and most of their callers go."""
     path = write(tmp_path, "gone", service='approval = "0.05"')

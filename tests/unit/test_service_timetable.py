@@ -43,7 +43,10 @@ class _Named:
     identity = "fake"
 
 
-def _served(durations, *, bound, tick, workers=1, processors=1.0, seats=None, start=0.0):
+def _served(
+    durations, *, bound, tick, workers=1, processors=1.0, seats=None, start=0.0,
+    hinders=lambda: None,
+):  # fmt: skip
     """Outcomes by run, the runs, what was begun, and the moments at which workers were replaced.
 
     What takes forever has its worker killed from outside, the first time it is asked.
@@ -71,6 +74,8 @@ def _served(durations, *, bound, tick, workers=1, processors=1.0, seats=None, st
         async def another():
             replaced.append(loop.time())
             await asyncio.sleep(start)
+            if (error := hinders()) is not None:
+                raise error
             return worker()
 
         places = []
@@ -84,11 +89,12 @@ def _served(durations, *, bound, tick, workers=1, processors=1.0, seats=None, st
                 ended.set()
 
         for i in range(len(durations)):
-            made.append(Run("ana", b"%d" % i, bound, tick, lambda t, n=i: settle(t, n)))
+            own = bound[i] if isinstance(bound, list) else bound
+            made.append(Run("ana", b"%d" % i, own, tick, lambda t, n=i: settle(t, n)))
             turns.put(made[-1])
         for place in places:
             place.start()
-        await asyncio.wait_for(ended.wait(), 200)
+        await asyncio.wait_for(ended.wait(), 2000)
         for place in places:
             await place.close()
         return turns
@@ -310,3 +316,42 @@ def test_a_run_could_have_started_when_it_was_there_and_a_seat_was():
         return found
 
     assert asyncio.run(main()) == [(True, False), (True, False), (False, True)]
+
+
+def test_a_place_whose_worker_cannot_be_started_goes_on_when_one_can():
+    """The system had no descriptor left: the place had died, and questions were paid for ever."""
+    tries = iter([OSError(24, "no descriptor"), MemoryError(), RuntimeError("no thread"), None])
+    found, made, asked, replaced, _ = _served(
+        [-1.0, 0.01, 0.01], bound=0.1, tick=0.8, hinders=lambda: next(tries)
+    )
+    assert found == {0: None, 1: "outcome", 2: "outcome"}
+    assert sorted(asked) == [0, 1, 2]
+    assert [run.counted for run in made] == [1, 0, 0]
+    assert len(replaced) == 4
+
+
+@pytest.mark.parametrize("where", ["_said", "_replace", "again"])
+def test_what_nobody_has_thought_of_ends_a_run_and_not_its_place(monkeypatch, where):
+    """Wherever it comes up, once: the first run fails anyway, the others are answered."""
+    real, tried = getattr(Place, where), []
+
+    def fails_once(place, *given):
+        tried.append(given)
+        if len(tried) == 1:
+            raise ValueError("unheard of")
+        return real(place, *given)
+
+    monkeypatch.setattr(Place, where, fails_once)
+    found, made, _, _, _ = _served([-1.0, 0.01, 0.01], bound=0.1, tick=0.8)
+    assert found == {0: None, 1: "outcome", 2: "outcome"}
+    assert made[0].overran
+
+
+def test_other_people_s_failures_are_no_reason_to_fail():
+    """Three dear runs fail one after the other; who starts behind each of them is answered."""
+    found, made, _, _, _ = _served(
+        [-1.0, -1.0, -1.0, 9.0], bound=[40.0, 41.6, 43.2, 33.0], tick=256.0,
+        workers=3, processors=3, seats=3, start=1.0,
+    )  # fmt: skip
+    assert found == {0: None, 1: None, 2: None, 3: "outcome"}
+    assert [run.counted for run in made] == [1, 1, 1, 0]

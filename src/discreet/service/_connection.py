@@ -18,6 +18,8 @@ LONGEST_REQUEST: Final = 1 << 20
 SLOWEST_HEAD: Final = 10.0
 SILENT: Final = 256
 """Connections without a whole request, at most."""
+ALL: Final = 512 + SILENT
+"""Connections at most: each takes a descriptor, and workers need some."""
 _SLOW: Final = (
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 )  # fmt: skip
@@ -42,6 +44,9 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Expect a request; uvicorn narrows the transport in the same way."""
         super().connection_made(transport)
+        if len(self.connections) > ALL:
+            transport.abort()
+            return
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -98,7 +98,8 @@ class Daybook:
                 return
         except OSError:
             pass
-        self._path.unlink(missing_ok=True)  # no book is better than one that lacks something
+        with suppress(OSError):  # of a disk that takes nothing any more
+            self._path.unlink(missing_ok=True)  # no book is better than one that lacks something
 
     def unbegun(self, book: str | None, debit: str | None) -> bool:
         """Whether it is known that an order kept under a book has never been given to a worker."""

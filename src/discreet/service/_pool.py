@@ -74,10 +74,11 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict, deque
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from multiprocessing.connection import Connection
-from typing import Final
+from typing import Any, Final
 
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
@@ -91,7 +92,9 @@ _STANDSTILL: Final = 0.1
 """Seconds behind its clock from which this process takes the machine to have stood still."""
 _CLOCK: Final = getattr(signal, "SIGPROF", 0)
 _MOVING: Final = 600.0
-"""Seconds for which a run tries places whose workers do not come to it."""
+"""Seconds for which a run tries places whose workers cannot be had."""
+_AGAIN: Final = 5.0
+"""Seconds after which what the system did not give is asked for again."""
 _MANY: Final = 1 << 16
 """Seats where processors do not limit how many runs are underway."""
 _CAUGHT_UP: Final = 0.25
@@ -127,19 +130,27 @@ class Worker:
     """A process that reads data, and the line to it."""
 
     def __init__(self, setup: Setup) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            code = f"from discreet.service._worker import main; main({theirs.fileno()})"
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
-                [sys.executable, "-c", code],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=None if os.environ.get("DISCREET_TRACEBACK") == "1" else subprocess.DEVNULL,
-                env=_environment(),
-            )
-        self._line = Connection(ours.detach())
-        self._line.send_bytes(pickle.dumps(setup))
+        told = os.environ.get("DISCREET_TRACEBACK") == "1"
+        try:
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                code = f"from discreet.service._worker import main; main({theirs.fileno()})"
+                self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and code
+                    [sys.executable, "-c", code],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=None if told else subprocess.DEVNULL,
+                    env=_environment(),
+                )
+                self._line = Connection(ours.detach())
+        except OSError as error:
+            raise EngineError(f"a worker could not be started: {error.strerror}") from None
+        try:
+            self._line.send_bytes(pickle.dumps(setup))
+        except OSError:
+            self.kill()
+            raise EngineError("a worker ended before it was told what to do") from None
 
     def ready(self, patience: float = _START) -> Ready:
         """Wait until the tables are open."""
@@ -295,6 +306,8 @@ class Place:
         self._open.set()
         self._away = False
         """Whether its worker is being replaced, or will be as soon as that may be seen."""
+        self._missing = False
+        """Whether another worker could not be had."""
         self._free = 0.0
         """When it is free by the timetable, on the loop's clock."""
         self._until = 0.0
@@ -308,7 +321,16 @@ class Place:
 
     def start(self) -> None:
         """Begin to take questions."""
-        self._tasks = [asyncio.create_task(self._take()), asyncio.create_task(self._work())]
+        self._tasks = [asyncio.create_task(self._on(x)) for x in (self._take, self._work)]
+
+    async def _on(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Go on with something whatever happens in it: what a place owes is paid for."""
+        while True:
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001 - whatever it is, nobody else would know
+                note("place begins again", error, policy=self._setup.policy.identity)
+                await asyncio.sleep(_AGAIN)
 
     @property
     def rests(self) -> float:
@@ -341,7 +363,8 @@ class Place:
         taken = min(run.bound * self._turns.stretch, run.tick)
         late = min(max(0.0, now - run.seated), _CAUGHT_UP * taken, _MOMENT)
         run.start(now, taken)
-        self._free = now + taken - (late if taken < run.tick else 0.0)
+        # behind a tick, so that clocks do not decide which comes first: its end, or the next start
+        self._free = now + taken + (-late if taken < run.tick else AFTER)
         if run.stopped():  # asked now, and not when a worker comes to it: that is nobody's business
             self._turns.hold(run)
             return
@@ -355,6 +378,9 @@ class Place:
 
     async def _work(self) -> None:
         """Hand what has started to the worker, as fast as it can."""
+        self._running = None
+        if self._away:  # something unheard of has come between
+            await self._replace()
         while True:
             while not self._started:
                 self._any.clear()
@@ -363,7 +389,11 @@ class Place:
             outcome = run.outcome
             assert outcome is not None
             self._running, run.begun = run, asyncio.get_running_loop().time()
-            said = await self._said(run)
+            try:
+                said = await self._said(run)
+            except Exception as error:  # noqa: BLE001 - it fails as one without memory does
+                note("run failed", error, policy=self._setup.policy.identity)
+                said = FAILED
             self._running = None
             failed = said is None or said[:1] != DONE
             if outcome.done():  # it was ended, by its clock or at its tick
@@ -377,6 +407,7 @@ class Place:
                 outcome.set_result(said or FAILED)
             if failed:
                 self._away = True
+                self._worker.end()  # its memory is freed by the time at which that may show
                 await run.seen()
                 await self._replace()
 
@@ -402,13 +433,14 @@ class Place:
         while True:
             try:
                 self._worker = await loop.run_in_executor(self._thread, self._another)
-            except DiscreetError as error:
+            except Exception as error:  # noqa: BLE001 - no reason is one to stop trying
                 note("worker does not start", error, policy=self._setup.policy.identity)
+                self._missing = True
                 self._open.set()  # whoever waits too long for it fails in the end
-                await asyncio.sleep(5)
+                await asyncio.sleep(_AGAIN)
             else:
                 break
-        self._away = False
+        self._away = self._missing = False
         self._open.set()
         self.again()
 
@@ -489,9 +521,13 @@ class Place:
             self.back(run)
 
     def back(self, run: Run) -> None:
-        """Let a run start again that did nothing to deserve to fail; unless it has too often."""
+        """Let a run start again that did nothing to deserve to fail.
+
+        Unless no worker could be had for it for too long: other people's failures are no reason.
+        """
         assert run.outcome is not None
-        run.moving += run.tick
+        if self._missing:
+            run.moving += run.tick
         if run.moving >= _MOVING:
             run.outcome.set_result(FAILED)
             return

@@ -55,7 +55,7 @@ class Run:
     outcome: asyncio.Future[bytes] | None = None
     leaving: asyncio.Task[None] | None = None
     moving: float = 0.0
-    """Seconds that it has spent at places whose workers did not come to it."""
+    """Seconds that it has spent at places whose workers could not be had."""
     overran: bool = False
     """Whether it was ended by its clock, or at its tick, or for memory."""
     deaths: int = 0

@@ -23,7 +23,7 @@ from discreet.errors import ParameterError
 from discreet.service import _ticks
 from discreet.service._api import House
 from discreet.service._app import build
-from discreet.service._connection import SILENT, Connection
+from discreet.service._connection import ALL, Connection
 from discreet.service._desk import UNDECLARED, Desk
 from discreet.service._home import Home
 from discreet.service._http import App
@@ -38,6 +38,7 @@ from discreet.service._sign import Signer
 from discreet.service._worker import Setup
 
 _CONNECTIONS: Final = 512
+_DESCRIPTORS: Final = 8 * ALL
 _HEAPS: Final = -8
 """``M_ARENA_MAX`` of the GNU C library."""
 _LOOK: Final = 600.0
@@ -140,6 +141,7 @@ def serve(
     """Serve until a signal comes; `started` is told the address, `draft` drafts policies."""
     keep_from_dumps()
     share_heap()
+    have_descriptors()
     with opened(policies, home, options) as house, _bound(options) as listener:
         house.draft = draft
         host, port = listener.getsockname()[:2]
@@ -174,7 +176,7 @@ def run(app: App, listener: socket.socket, options: Options) -> None:
     config = uvicorn.Config(
         app, access_log=False, log_config=None, server_header=False, lifespan="on",
         proxy_headers=options.proxy is not None, forwarded_allow_ips=options.proxy or "",
-        timeout_keep_alive=5, limit_concurrency=_CONNECTIONS + SILENT, http=Connection,
+        timeout_keep_alive=5, limit_concurrency=ALL, http=Connection,
         timeout_graceful_shutdown=5, ws="none", backlog=_CONNECTIONS,
     )  # fmt: skip
     server: Any = uvicorn.Server(config)
@@ -192,6 +194,17 @@ def share_heap() -> None:
     """
     with contextlib.suppress(AttributeError, OSError, TypeError):  # other libraries have one
         ctypes.CDLL(None).mallopt(_HEAPS, 1)
+
+
+def have_descriptors() -> None:
+    """Let connections leave descriptors for workers, which are replaced when they have failed."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource  # noqa: PLC0415 - not on every system
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def keep_from_dumps() -> None:
