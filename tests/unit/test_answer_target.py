@@ -455,8 +455,14 @@ def test_preview_states_the_rank_error_at_its_confidence():
     }
     away = "rows away in sorted order"
     tied = "where values are tied or far apart"
-    assert found[0.95] == f"mostly 3 {away} (15 {tied}), interval within 78"
-    assert found[0.5] == f"mostly 1 {away} (13 {tied}), interval within 26"
+    assert (
+        found[0.95]
+        == f"mostly 3 {away} (15 {tied}), interval to the first of its edges beyond 78 rows"
+    )
+    assert (
+        found[0.5]
+        == f"mostly 1 {away} (13 {tied}), interval to the first of its edges beyond 26 rows"
+    )
 
 
 def test_the_rank_error_of_a_preview_is_that_of_answers():
@@ -526,7 +532,7 @@ def test_the_rank_error_of_a_point_and_that_of_its_interval_are_told_apart():
     text = "SELECT MEDIAN(income, interval_share => 0.7) AS m FROM people"
     stated = asked.preview(text, epsilon=1).error()["m"]
     assert stated.startswith("mostly ")
-    assert "tied or far apart), interval within " in stated
+    assert "tied or far apart), interval to the first of its edges beyond " in stated
     alone = asked.preview(text.replace("0.7", "0"), epsilon=1).error()["m"]
     assert "interval" not in alone
 

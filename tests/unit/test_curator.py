@@ -395,6 +395,15 @@ def test_ways_out_agree():
     assert list(zip(columns["n_low"], columns["n_high"], strict=True)) == [e["n"] for e in ends]
 
 
+def test_a_bound_that_is_an_integer_stands_among_other_ends():
+    """Polars refused a column whose first ends were bounds of the policy, and others were not."""
+    answer = curator().sql("SELECT AVG(age) AS a FROM people GROUP BY sex", epsilon=1)
+    ends = [{"a": (0, 13126.8)}, *answer.interval()[1:]]
+    answer.interval = lambda *_given, **_named: ends
+    assert answer.to_polars()["a_high"][0] == 13126.8
+    assert answer.to_polars()["a_low"].dtype.is_float()
+
+
 def test_ends_of_a_frame_do_not_hide_a_column_of_their_name():
     text = "SELECT COUNT(*) AS n, SUM(age) AS n_low FROM people"
     columns = curator().sql(text, epsilon=1).to_columns()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from itertools import combinations, product
 
+import pyarrow as pa
 import pytest
 
+import discreet as dc
 from discreet import plan as pl
 from discreet import policy as pol
 from discreet import sql
@@ -73,3 +75,26 @@ def test_apart_and_within_hold_of_every_row():
 @pytest.mark.parametrize("text", ["COUNT(*) AS n, SUM(a) AS s", "AVG(a) AS m", "MEDIAN(a) AS q"])
 def test_nothing_is_stated_where_no_output_has_several(text):
     assert pl.lower(sql.parse(f"SELECT {text} FROM t", POLICY).query).shared_rows == {}
+
+
+@pytest.mark.parametrize(
+    ("paid", "free"),
+    [
+        ("COUNT(*) AS c, SUM(a) AS s, SUM(a) / COUNT(*) AS d", "SUM(a) AS s, COUNT(*) AS c"),
+        ("AVG(b) AS m, COUNT(*) AS c, AVG(b) - COUNT(*) AS d", "COUNT(*) AS c, AVG(b) AS m"),
+        ("ROUND(COUNT(*), -1) AS c, SUM(a) AS s", "SUM(a) AS s, COUNT(*) AS c"),
+    ],
+)
+def test_a_stored_answer_says_nothing_of_the_question_that_paid_for_it(paid, free):
+    """It said which rows the other's statistics share, by numbers: a sum was taken for a count."""
+    many = 120
+    values = [0, 1, 2] * (many // 3)
+    rows = pa.table({"a": values, "b": values, "g": ["x"] * many, "f": [True] * many})
+    curator = dc.open({"t": rows}, policy=POLICY, ledger=":memory:")
+    curator.sql(f"SELECT {paid} FROM t", epsilon="0.5")
+    again = curator.sql(f"SELECT {free} FROM t", epsilon="0.5")
+    assert again.cached
+    fresh = dc.open({"t": rows}, policy=POLICY, ledger=":memory:")
+    asked = fresh.sql(f"SELECT {free} FROM t", epsilon="0.5")
+    said = [{**x.full_record.statement, "coin": None} for x in (again, asked)]
+    assert said[0] == said[1]

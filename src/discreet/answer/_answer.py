@@ -459,7 +459,8 @@ class Answer:
 
     def to_polars(self, confidence: Number | None = 0.95) -> pl.DataFrame:
         """Return a Polars DataFrame; see :meth:`to_columns`."""
-        frame: pl.DataFrame = _frames("polars").DataFrame(self.to_columns(confidence))
+        # a bound of the policy may be an integer among other numbers, which Polars refuses
+        frame: pl.DataFrame = _frames("polars").from_arrow(self.to_arrow(confidence))
         return frame
 
     def chart(self, confidence: Number = 0.95, *, title: str | None = None) -> Chart:

@@ -59,6 +59,8 @@ def _typed(record: Record, plan: Plan) -> Record:
     """Keys in their types, and what follows the noise as this question wants it."""
     query = plan.lowered.query
     kinds = {key.name: key.expr.type.kind.value for key in query.keys}
+    said = _said(plan)  # of another question, with its statistics in another order, nothing stays
+    theirs = {name: x for name, x in record.statement.items() if name not in said}
     if plan.lowered.labels is None:
         named = zip(kinds, record.keys.values(), strict=True)
         record = replace(record, keys=dict(named))
@@ -71,19 +73,22 @@ def _typed(record: Record, plan: Plan) -> Record:
         limit=query.limit,
         levels=query.levels,
         qualify=query.qualify,
-        statement={**record.statement, **statement(plan)},
+        statement={**theirs, **statement(plan)},
     )
 
 
 def statement(plan: Plan) -> dict[str, object]:
     """What a record says of the question itself: names and statistics are the present one's."""
+    return {name: said for name, said in _said(plan).items() if said is not None}
+
+
+def _said(plan: Plan) -> dict[str, object]:
+    """All that may be said of a question; None where nothing is."""
     lowered = plan.lowered
     rounded = [list(x) if x else None for x in lowered.rounded]
-    moved = {"rounded": rounded} if any(rounded) else {}
-    shared = {"shared_rows": lowered.shared_rows} if lowered.shared_rows else {}
     return {
-        **moved,
-        **shared,
+        "rounded": rounded if any(rounded) else None,
+        "shared_rows": lowered.shared_rows or None,
         "plan": lowered.query.hash,
         "target": plan.target,
         "rows_of_one_unit": list(map(list, lowered.rows_of_one_unit)),

@@ -424,14 +424,14 @@ class Quantile(Formula):
         part, law = priced[self.tree].part, priced[self.tree].law
         if isinstance(part, Tree):
             off, by = rank_error(part, law, float(self.at), confidence)
-            return f"{_rows_away(off)}, interval within {number(round(by))}"
+            return f"{_rows_away(off)}, {_beyond(by)}"
         assert isinstance(part, Quantiles)
         off, by = reach(part, law, self.at, confidence)
         far = number(round(farthest(part, law, self.at, confidence)))
         beyond = " or beyond all rows" if self.at in {0, 1} else ""
         said = [f"{_rows_away(off)}{beyond} ({far} where values are tied or far apart)"]
         if law.law is not None:
-            said.append(f"interval within {number(round(by))}")
+            said.append(_beyond(by))
         return ", ".join(said)
 
     def check(self, releases: Releases) -> None:
@@ -445,6 +445,11 @@ class Quantile(Formula):
 
 def _rows_away(rows: float) -> str:
     return f"mostly {number(round(rows))} rows away in sorted order"
+
+
+def _beyond(rows: float) -> str:
+    """How far an interval reaches: its ends are edges of the few cells that were counted."""
+    return f"interval to the first of its edges beyond {number(round(rows))} rows"
 
 
 @dataclass(frozen=True, slots=True)
