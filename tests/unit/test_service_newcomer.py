@@ -195,7 +195,7 @@ def test_a_remote_curator_has_the_methods_of_a_local_one(two):
     assert public(dc.curator.Batch) - public(RemoteBatch) == {"consistent", "priced"}
     for name in ("sql", "preview", "batch", "table"):
         own, far = (inspect.signature(getattr(c, name)).parameters for c in (dc.Curator, Remote))
-        assert own.keys() - far.keys() <= {"limits"}, name
+        assert own.keys() - far.keys() <= {"limits", "consistent"}, name
     with dc.connect(two.url, two.keys["ana"], policy="newcomer-visits") as curator:
         assert curator.tables == ("visits", "patients")
         assert "ward" in repr(curator.describe("visits"))
