@@ -25,7 +25,9 @@ exec "{java}" "$@"
 """
 MANAGED: Final = "spark.sql.parser.manageParserCaches"
 """Whether Spark's parser can forget; versions before 4.1 do not know of it."""
-FORGETFUL: Final = {MANAGED: "true", "spark.sql.parser.parserDfaCacheFlushRatio": "5"}
+LIMITS: Final = tuple([f"spark.sql.parser.parserDfaCacheFlush{x}" for x in ("Ratio", "Threshold")])
+"""How much it holds before it does: nothing is forgotten where both are below zero."""
+FORGETFUL: Final = {MANAGED: "true", LIMITS[0]: "5"}
 """Spark's parser holds some kilobytes for each new turn that a statement takes, forever: after many
 different questions, or a few long ones, that is all of the driver's memory. It may hold 5 % of it.
 """

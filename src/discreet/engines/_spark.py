@@ -22,6 +22,8 @@ true.
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
 import secrets
 import threading
@@ -30,11 +32,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from discreet import policy as pol
 from discreet.engines._connect import SPARK, is_spark_session, module
 from discreet.engines._dialect import Spark
-from discreet.engines._java import FORGETFUL, MANAGED, local_session
+from discreet.engines._java import FORGETFUL, LIMITS, MANAGED, local_session
 from discreet.engines._limit import time_limit
 from discreet.engines._physical import Found, Physical, check_spellings, families
 from discreet.engines._privately import no_core_dumps
@@ -79,6 +82,8 @@ _STORED: Final = frozenset({"parquet", "orc", "delta", "iceberg"})
 _KINDS: Final = frozenset({"MANAGED", "EXTERNAL"})
 _HARMLESS: Final = frozenset({"path", "serialization.format", "compression", "parquet.compression"})
 """Options of a table that change nothing of what is read."""
+_QUESTIONS: Final = r"SELECT version(), '\\', 'x😀y' LIKE '_😀_'"
+"""How a session reads what others read in other ways."""
 _OWN: Final = "`discreet_"
 """How the names of our own views begin."""
 _LOCKS: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
@@ -190,13 +195,19 @@ def _turn(session: Any) -> threading.RLock:
     return _LOCKS.setdefault(session, threading.RLock())
 
 
+def _bounded(session: Any) -> bool:
+    """Whether a session's owner has said how much its parser may hold."""
+    managed, *limits = [str(session.conf.get(name, None)).lower() for name in (MANAGED, *LIMITS)]
+    return managed == "true" and any(limit[:1].isdigit() for limit in limits)
+
+
 @contextmanager
 def _settled(session: Any, **more: str) -> Iterator[None]:
     """Set the session's settings to what statements mean, and back."""
     with _turn(session):
         meant = _MEANT | more
         before = {name: session.conf.get(name) for name in meant}
-        if session.conf.get(MANAGED, None) != "true":  # else its owner has said how much is held
+        if not _bounded(session):
             meant |= FORGETFUL
             before |= {name: session.conf.get(name, None) for name in FORGETFUL}
         changed = [name for name, value in meant.items() if before[name] != value]
@@ -336,7 +347,7 @@ def _session_of(given: Mapping[str, Any]) -> Any:
 
 def _understood(session: Any) -> None:
     """See that the session reads a statement as it is meant."""
-    version, sign = collected(session, r"SELECT version(), '\\'")[0]
+    version, sign, alike = collected(session, _QUESTIONS)[0]
     if int(version.split(".")[0]) < 4:
         raise SchemaError(
             f"Spark {version.split(' ')[0]} is too old: version 4.0 or later is needed"
@@ -345,6 +356,11 @@ def _understood(session: Any) -> None:
         raise SchemaError(
             "the Spark session does not read backslashes in strings as escapes",
             hint='spark.conf.set("spark.sql.parser.escapedStringLiterals", "false")',
+        )
+    if not alike:
+        raise SchemaError(
+            f"Spark {version.split(' ')[0]} takes letters beyond U+FFFF for two in LIKE "
+            "(SPARK-55453): version 4.0.3, 4.1.2 or later is needed"
         )
 
 
@@ -360,15 +376,33 @@ def _named(
         sql, alike = _folder(session, table, text, stack)
         if not alike:
             unlike.add(sql)
-        return sql, False, None if "://" in text else text
+        return sql, False, _place(text)
     sql = _SQL.quote(*text.split("."))
     told = {}
     with suppress(Exception):  # reported when its columns are asked for
         told = {row[0]: row[1] for row in collected(session, f"DESCRIBE TABLE EXTENDED {sql}")}
     _plainly_read(table.name, str(told.get("Storage Properties", "")))
     stored = told.get("Type") in _KINDS and str(told.get("Provider")).lower() in _STORED
-    place = told.get("Location") if stored else None
-    return sql, not stored, f"{SERVER}{place}" if place else None
+    found = told.get("Location") if stored else None
+    place = _place(str(found)) if found else None
+    if place and not place.startswith(SERVER) and not os.path.exists(place):  # noqa: PTH110 - a text
+        place = f"{SERVER}{found}"  # of another machine's disk
+    return sql, not stored, place
+
+
+def _place(text: str) -> str:
+    """What a folder is known by: its path where it is of this machine, else its address.
+
+    >>> _place("file:///data/visits"), _place("s3a://key:secret@lake/visits/")
+    ('/data/visits', 'server s3a://lake/visits')
+    """
+    scheme, netloc, path, *_ = urlsplit(text)
+    if not scheme:
+        return text
+    if scheme == "file":
+        return unquote(path)
+    who, at, host = netloc.rpartition("@")  # before it: a container, or a key with its secret
+    return f"{SERVER}{scheme}://{'' if ':' in who else who + at}{host}{posixpath.normpath(path)}"
 
 
 def _plainly_read(table: str, properties: str) -> None:
