@@ -179,7 +179,7 @@ def no_column(table: Any, name: str) -> QueryError:
 
 def example(table: Any, left: str | None = None, *, flag: bool = False) -> str | None:
     """Write a formula of a table's own columns, one that explains a truth value if asked."""
-    usable = [n for n, c in table.columns.items() if c.type in (*_NUMBERS, "boolean", "category")]
+    usable = [n for n, c in table.columns.items() if _varies(c)]
     sought = [n for n in usable if _explained(table.columns[n], flag=flag)]
     first = left or next(iter(sought), None)
     others = [written(n) for n in usable if n != first][:2]
@@ -187,6 +187,13 @@ def example(table: Any, left: str | None = None, *, flag: bool = False) -> str |
         return None
     text = f"{written(first)} ~ {' + '.join(others)}"
     return repr(text) if '"' in text else f'"{text}"'
+
+
+def _varies(column: Any) -> bool:
+    """Whether a column that can be used has several values."""
+    if column.type == "category":
+        return len(column.values) + (column.other is not None) > 1
+    return bool(column.type == "boolean" or (column.type in _NUMBERS and column.min < column.max))
 
 
 def _explained(column: Any, *, flag: bool) -> bool:
