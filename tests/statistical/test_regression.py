@@ -239,7 +239,8 @@ def test_what_the_noise_hides_is_not_determined(curator):
     ("formula", "error"),
     [
         ("pay", ParameterError),
-        ("pay ~ age + age", ParameterError),
+        ("pay ~ age ^ sex", ParameterError),
+        ("pay ~ age + I(age)", ParameterError),
         ("pay ~ city", ParameterError),
         ("sex ~ age + old", None),
         ("pay ~ nothing", QueryError),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from discreet._exact import Number
+from discreet._text import plain_str
 from discreet.answer import Answer
 from discreet.curator._offer import read_offer
-from discreet.errors import Hint, ParameterError
+from discreet.errors import Hint, ParameterError, QueryError
 from discreet.plan import Ask, Query
 
 if TYPE_CHECKING:
@@ -61,10 +62,13 @@ class Fits:
         """
         from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
+        family = _plain(family, "family")
         if family not in ("ols", "logistic"):
             raise ParameterError(
                 f"a regression is ols or logistic, not {family!r}", hint=Hint("family", "ols")
             )
+        formula = _plain(formula, "a formula")
+        table, where = _plain(table, "table"), _plain(where, "where")
         fit = inference.least_squares if family == "ols" else inference.logistic
         own = cast("Curator", self)
         ask = _asks(own, read_offer(None, epsilon, delta, rho), fresh=fresh)
@@ -101,6 +105,11 @@ class Fits:
         from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
         own = cast("Curator", self)
+        column, table, where = (
+            _plain(column, "column"), _plain(table, "table"), _plain(where, "where"),
+        )  # fmt: skip
+        by = [by] if isinstance(by, str) else list(by)
+        by = [_plain(name, "by") for name in by]
         ask = _asks(own, read_offer(None, epsilon, delta, rho), fresh=fresh)
         return inference.survey(own, column, by=by, table=table, where=where, ask=ask)
 
@@ -108,9 +117,32 @@ class Fits:
 def _asks(curator: Curator, offer: Ask, *, fresh: bool) -> Callable[..., Answer]:
     """What asks SQL at a price, after a change of the question that was read."""
 
-    def ask(text: str, change: Callable[[Query], Query] | None = None) -> Answer:
+    def ask(
+        text: str, keys: Sequence[str] = (), change: Callable[[Query], Query] | None = None
+    ) -> Answer:
         query = curator._question(text).query  # noqa: SLF001 - part of it
+        _check_built(query, keys)
         asked = query if change is None else change(query)
         return curator._ask(asked, offer, key=None, fresh=fresh)  # noqa: SLF001 - part of it
 
     return ask
+
+
+def _check_built(query: Query, keys: Sequence[str]) -> None:
+    """Refuse a question that a caller's condition has made another than was built."""
+    after = (query.having, query.limit, query.other, query.qualify)
+    if (
+        [key.name for key in query.keys] != [*keys]
+        or query.order
+        or query.levels
+        or any(clause is not None for clause in after)
+    ):
+        raise QueryError("where takes one condition on rows, and no other clause", hint="age >= 18")
+
+
+_Given = TypeVar("_Given")
+
+
+def _plain(given: _Given, what: str) -> _Given:
+    """Copy a text, so that nobody's own code says what it holds; leave all else to be refused."""
+    return cast("_Given", plain_str(given, what)) if isinstance(given, str) else given

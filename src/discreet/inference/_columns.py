@@ -20,8 +20,9 @@ from discreet.errors import ParameterError, QueryError
 from discreet.inference._factors import Factor, test
 from discreet.inference._formula import Formula, example, no_column
 from discreet.inference._laws import Floats
+from discreet.plan import Expr
 from discreet.policy import Policy
-from discreet.sql import parse
+from discreet.sql import condition, parse
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,8 @@ class Bounds:
     table: str
     where: str
 
-    def of(self, sql: str, text: str) -> tuple[float, float, str]:
-        """Middle and half of a range, and the middle in SQL, on the grid of the values."""
+    def read(self, sql: str, text: str) -> Expr:
+        """The expression that SQL means."""
         asked = f"SELECT SUM({sql}) AS s FROM {quoted(self.table)} WHERE {self.where}"  # noqa: S608 - a type is read off it, and nothing runs
         try:
             expr = parse(asked, self.policy).query.statistics[0].expr
@@ -104,17 +105,58 @@ class Bounds:
                 f"{text}: {error.message}", hint=example(self.policy.table(self.table))
             ) from None
         assert expr is not None
-        t = expr.type
+        return expr
+
+    def of(self, sql: str, text: str) -> tuple[float, float, str]:
+        """Middle and half of a range, and the middle in SQL, on the grid of the values."""
+        t = self.read(sql, text).type
         code = (t.lo + t.hi) // 2
         half = max(t.hi - code, code - t.lo, 1) * t.step
         centre = code * t.step if _decimal(t.step) else Fraction(round(code * t.step))
         return float(centre), float(half), show(centre)
 
-    def check(self, factors: Sequence[Factor]) -> None:
-        """Refuse what is no number or flag, in words of the formula."""
-        for own in factors:
-            if own.plain is None and own.kind != "category":
-                self.of(own.sql if own.kind == "number" else _case([(own, True)]), own.name)
+    def check(self, read: Formula) -> None:
+        """Refuse what is no number or flag, and terms that nothing could tell apart."""
+        if read.left.plain is None:
+            self._meant(read.left)
+        meanings: list[Any] = []
+        places: dict[str, int] = {}
+        # functions first: rows are those where they have a value, so what is wrong is theirs
+        for own in sorted(read.factors, key=lambda f: f.plain is not None):
+            meant = self._meant(own)
+            if self._single(own, meant):
+                raise self._refused(f"{own.name} has one value by the policy: it explains nothing")
+            if meant not in meanings:
+                meanings.append(meant)
+            places[own.name] = meanings.index(meant)
+        names: dict[tuple[int, ...], str] = {}
+        for term in read.terms:
+            name = ":".join(f.name for f in term)
+            twin = names.setdefault(tuple(sorted(places[f.name] for f in term)), name)
+            if twin != name:
+                raise self._refused(f"{name} is the same as {twin}: leave one of them out")
+
+    def _meant(self, own: Factor) -> Any:
+        """What a factor means: its expression, or its values and their column."""
+        if own.kind == "number":
+            return self.read(own.sql, own.name)
+        if own.kind == "category" and own.listed != (False, True):
+            return (own.sql, own.listed)[: len(own.listed)]
+        return self.read(_case([(own, True)]), own.name)
+
+    def _single(self, own: Factor, meant: Any) -> bool:
+        if isinstance(meant, tuple):
+            return len(meant) < 2
+        flag = own.kind == "flag" and own.plain is None
+        sides = (own.sql, f"NOT ({own.sql})") if flag else ()
+        return bool(meant.type.lo == meant.type.hi or any(map(self._never, sides)))
+
+    def _never(self, test_: str) -> bool:
+        asked = f"SELECT COUNT(*) AS n FROM {quoted(self.table)} WHERE {test_}"  # noqa: S608 - as above
+        return parse(asked, self.policy).query.is_empty
+
+    def _refused(self, words: str) -> ParameterError:
+        return ParameterError(words, hint=example(self.policy.table(self.table)))
 
 
 def _case(parts: Sequence[tuple[Factor, Any]], then: str = "1") -> str:
@@ -221,4 +263,5 @@ def _flag(name: str, parts: tuple[tuple[Factor, Any], ...]) -> Term:
 def where_known(columns: Sequence[str], where: str | None) -> str:
     """Rows in which no column is NULL, and the caller's own condition."""
     tests = [f"{quoted(c)} IS NOT NULL" for c in columns]
-    return " AND ".join([*([f"({where})"] if where else []), *tests])
+    own = [] if not where else [f"({condition(where, 'where')})"]
+    return " AND ".join([*own, *tests])

@@ -11,7 +11,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from decimal import Decimal
+from functools import reduce
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -143,7 +145,19 @@ def _columns(node: ast.AST, names: tuple[str, ...]) -> list[str]:
 
 def shown(node: ast.expr, names: tuple[str, ...]) -> str:
     """A factor as it is printed."""
-    return _HIDDEN.sub(lambda m: names[int(m[1])], ast.unparse(node))
+    return ast.unparse(_Shown(names).visit(deepcopy(node)))
+
+
+class _Shown(ast.NodeTransformer):
+    """Puts columns back in their places; texts that look like a place are texts."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        """One column."""
+        column = _column(node, self.names)
+        return node if column is None else ast.Name(column)
 
 
 def _called(node: ast.expr) -> str | None:
@@ -234,7 +248,7 @@ def _flag(node: ast.expr, inner: _Inner) -> tuple[str, str] | None:
             word = " AND " if isinstance(join, ast.And) else " OR "
             return word.join(f"({inner(v)})" for v in values), "flag"
         case ast.Compare(left, [test_], [right]) if type(test_) in _SIGNS:
-            return f"{inner(left)} {_SIGNS[type(test_)][0]} {inner(right)}", "flag"
+            return f"({inner(left)}) {_SIGNS[type(test_)][0]} ({inner(right)})", "flag"
     return None
 
 
@@ -249,7 +263,7 @@ def _value(node: ast.expr, names: tuple[str, ...], data: Mapping[str, Any]) -> A
         case ast.Constant(v):
             return v
         case ast.UnaryOp(ast.USub(), arg):
-            return -_value(arg, names, data)
+            return -_counted(_value(arg, names, data))
         case ast.UnaryOp(_, arg):
             return np.logical_not(_value(arg, names, data))
         case ast.BinOp(base, ast.Pow(), ast.Constant(int(power))):
@@ -257,11 +271,20 @@ def _value(node: ast.expr, names: tuple[str, ...], data: Mapping[str, Any]) -> A
         case ast.BinOp(left, ast.BitAnd() | ast.BitOr() as op, right):
             join = np.logical_and if isinstance(op, ast.BitAnd) else np.logical_or
             return join(_value(left, names, data), _value(right, names, data))
-        case ast.BinOp(left, op, right) | ast.Compare(left, [op], [right]):
+        case ast.BinOp(left, op, right):
+            sides = [_counted(_value(side, names, data)) for side in (left, right)]
+            return _SIGNS[type(op)][1](*sides)
+        case ast.Compare(left, [op], [right]):
             return _SIGNS[type(op)][1](_value(left, names, data), _value(right, names, data))
         case ast.BoolOp(op, values):
             join = np.logical_and if isinstance(op, ast.And) else np.logical_or
-            return join.reduce([_value(v, names, data) for v in values])
+            return reduce(join, [_value(v, names, data) for v in values])
         case ast.Call(args=[arg]):
-            return _CALLS[str(_called(node))][1](_value(arg, names, data))
+            return _CALLS[str(_called(node))][1](_counted(_value(arg, names, data)))
     raise AssertionError(node)
+
+
+def _counted(values: Any) -> Any:
+    """Truth values as 0 and 1, as SQL adds them: to numpy, two of them make one."""
+    found = np.asarray(values)
+    return found.astype(np.int64) if found.dtype == np.bool_ else values

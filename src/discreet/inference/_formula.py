@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from typing import Any, Final
+from unicodedata import normalize
 
 from discreet._dataclass import dataclass
 from discreet._text import nearest, written
@@ -13,8 +15,10 @@ from discreet.inference._factors import Factor, factor, shown
 
 _QUOTED: Final = re.compile(r'"(?:[^"]|"")+"|`(?:[^`]|``)+`')
 """A name in double quotes, as in SQL, or in backquotes, as in R; its own quotes stand twice."""
-_TEXT: Final = re.compile(rf"{_QUOTED.pattern}|'[^']*'|:")
-_PLACE: Final = re.compile(r"_c(\d{1,6})_")
+_PLACE: Final = re.compile(r"(?<!\w)_c(\d{1,6})_(?!\w)")
+_TEXT: Final = re.compile(rf"{_QUOTED.pattern}|'(?:[^'\\]|\\.)*'|:|{_PLACE.pattern}")
+_LARGEST: Final = 2**62
+"""An integer as large as this fits no question."""
 _PIECE: Final = re.compile(rf"({_QUOTED.pattern})|([~+])")
 _NUMBERS: Final = ("integer", "real")
 
@@ -48,12 +52,17 @@ def read_formula(formula: str, table: Any) -> Formula:
     sides = _sides(formula) if isinstance(formula, str) else []
     if len(sides) != 2 or len(sides[0]) != 1 or not all(map(all, sides)):
         raise ParameterError("a regression is written y ~ a + b", hint=example(table))
-    if (place := _PLACE.search(formula)) and place[0] not in table.columns:
-        raise no_column(table, place[0])  # it stands for an odd name here
+    for place in sorted(_places(normalize("NFKC", formula))):  # as Python reads names
+        if place not in table.columns or place not in _places(formula):
+            raise no_column(table, place)  # it stands for an odd name here
     try:
         return _read(sides, table)
     except RecursionError:
         raise ParameterError("the formula is too long", hint=example(table)) from None
+
+
+def _places(formula: str) -> set[str]:
+    return {match[0] for match in _PLACE.finditer(formula)}
 
 
 def _read(sides: list[list[str]], table: Any) -> Formula:
@@ -89,7 +98,7 @@ class _Names(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id == "Q" and len(node.args) == 1:
             (inner,) = node.args
             if isinstance(inner, ast.Constant):
-                inner = ast.Name(str(inner.value))
+                inner = ast.Name(str(inner.value))  # numbers have been found to be short
             return inner if _PLACE.fullmatch(getattr(inner, "id", "")) else self.visit(inner)
         node.args = [self.visit(arg) for arg in node.args]
         return node
@@ -170,7 +179,7 @@ def no_column(table: Any, name: str) -> QueryError:
 
 def example(table: Any, left: str | None = None, *, flag: bool = False) -> str | None:
     """Write a formula of a table's own columns, one that explains a truth value if asked."""
-    usable = [n for n, c in table.columns.items() if c.type in (*_NUMBERS, "boolean", "category")]
+    usable = [n for n, c in table.columns.items() if _varies(c)]
     sought = [n for n in usable if _explained(table.columns[n], flag=flag)]
     first = left or next(iter(sought), None)
     others = [written(n) for n in usable if n != first][:2]
@@ -178,6 +187,13 @@ def example(table: Any, left: str | None = None, *, flag: bool = False) -> str |
         return None
     text = f"{written(first)} ~ {' + '.join(others)}"
     return repr(text) if '"' in text else f'"{text}"'
+
+
+def _varies(column: Any) -> bool:
+    """Whether a column that can be used has several values."""
+    if column.type == "category":
+        return len(column.values) + (column.other is not None) > 1
+    return bool(column.type == "boolean" or (column.type in _NUMBERS and column.min < column.max))
 
 
 def _explained(column: Any, *, flag: bool) -> bool:
@@ -212,6 +228,8 @@ def _hidden(part: str, table: Any, names: list[str]) -> str:
     def quoted(match: re.Match[str]) -> str:
         if match[0][0] == "'":
             return match[0]
+        if match[0][0] == "_":
+            return place(match[0])  # a column that has the name of a place
         name = _unquoted(match[0])
         if part[: match.start()][-1:].isalnum():
             return match[0]  # the quote belongs to a name that is not quoted: no Python either
@@ -227,13 +245,21 @@ def _hidden(part: str, table: Any, names: list[str]) -> str:
 
 def _tree(text: str, table: Any) -> ast.expr:
     try:
-        return ast.parse(text, mode="eval").body
+        tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         shown = _PLACE.sub("…", text)[:80]
         raise ParameterError(
             f"{shown!r} cannot be read as terms of a formula; odd names stand in double quotes",
             hint=example(table),
         ) from None
+    numbers = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
+    if not all(_short(v) for v in numbers if isinstance(v, int | float)):
+        raise ParameterError("a number in the formula is too large", hint=example(table))
+    return tree
+
+
+def _short(value: float) -> bool:
+    return abs(value) < _LARGEST if isinstance(value, int) else math.isfinite(value)
 
 
 def _unquoted(part: str) -> str:

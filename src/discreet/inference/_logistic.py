@@ -147,11 +147,14 @@ class Logistic(Fitted):
 
         A text: why they are not determined.
         """
-        found = self._root()
-        if isinstance(found, str):
-            return found
-        beta, information, noise = found
-        slack = self._slack(beta, information, noise)
+        try:
+            found = self._root()
+            if isinstance(found, str):
+                return found
+            beta, information, noise = found
+            slack = self._slack(beta, information, noise)
+        except np.linalg.LinAlgError:
+            return HIDDEN
         if slack is None:
             return STEEP
         # from coefficients of scaled columns to those of columns in units
@@ -261,7 +264,7 @@ def logistic(
     read = read_formula(formula, own)
     left, tests = read.left, where_of(read, where)
     bounds = Bounds(curator.policy, own.name, where_of(read, None))
-    bounds.check((read.left, *read.factors))
+    bounds.check(read)
     response = [] if left.kind == "number" else columns_of(own, left, bounds)
     if len(response) != 1 or response[0].value is None:
         raise ParameterError(
@@ -281,7 +284,7 @@ def logistic(
     named = ", ".join(quoted(n) for n in [*keys, left.name])
     averages = [f"AVG({quoted(n)}) AS m{i}" for i, n in enumerate(smooth)] or ["COUNT(*) AS n"]
     text = f"SELECT {', '.join([*shown, *averages])} FROM {quoted(own.name)} WHERE {tests} GROUP BY {named}"  # noqa: E501, S608 - read by the curator's own parser
-    answer = ask(text, _splined if smooth else None)
+    answer = ask(text, [*keys, left.name], _splined if smooth else None)
     return fitted(answer, terms, response[0], left.name, smooth)
 
 

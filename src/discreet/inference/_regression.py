@@ -79,6 +79,9 @@ _FAR: Final = 1e6
 _FLOOR: Final = 1e-300
 """Least p-value that is told from zero."""
 
+_SINGULAR: Final = 1e-13
+"""Least part of a column that others leave, which is told from rounding."""
+
 _MOST: Final = 12
 """Columns of a design, the intercept included."""
 
@@ -114,8 +117,13 @@ class Released:
 class Ask(Protocol):
     """Asks a curator at a price that is settled; `change` alters the question that was read."""
 
-    def __call__(self, text: str, change: Callable[[Query], Query] | None = None) -> Answer:
-        """Answer SQL."""
+    def __call__(
+        self,
+        text: str,
+        keys: Sequence[str] = (),
+        change: Callable[[Query], Query] | None = None,
+    ) -> Answer:
+        """Answer SQL that has these keys, and neither HAVING, ORDER BY, LIMIT nor totals."""
         ...
 
 
@@ -144,6 +152,18 @@ def _pvalue(p: float) -> str:
     return f"≤ {p:.3g}" if p <= _FLOOR else f"{p:.3g}"
 
 
+def _definite(matrix: Floats) -> bool:
+    """Whether all eigenvalues are positive, by more than rounding, in units of the columns."""
+    own = np.diag(matrix)
+    if not (own > 0).all():
+        return False
+    try:
+        sizes = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(own, own)))
+    except np.linalg.LinAlgError:
+        return False
+    return bool((sizes > _SINGULAR).all())
+
+
 @dataclass(frozen=True)
 class Score:
     """The score of one coefficient, the other columns taken out."""
@@ -154,16 +174,20 @@ class Score:
 
     @cached_property
     def _solved(self) -> tuple[Floats, Floats, Floats] | None:
+        if not np.isfinite(self.released.values).all():
+            return None
         matrix = self.scale @ self.released.matrix @ self.scale.T
         last, others = len(matrix) - 1, [i for i in range(len(matrix) - 1) if i != self.which]
-        inner = matrix[np.ix_(others, others)]
-        if (np.linalg.eigvalsh(inner) <= 0).any():
+        if not _definite(matrix[np.ix_(others, others)]):
             return None
         inverse = np.zeros_like(matrix)
-        inverse[np.ix_(others, others)] = np.linalg.inv(inner)
+        inverse[np.ix_(others, others)] = np.linalg.inv(matrix[np.ix_(others, others)])
         # what is left of the column and of the response once the others are taken out
         a, c = np.eye(len(matrix))[[self.which, last]]
-        return a - inverse @ matrix[:, self.which], c - inverse @ matrix[:, last], inverse
+        a = a - inverse @ matrix[:, self.which]
+        if abs(float(a @ matrix @ a)) <= _SINGULAR * abs(float(matrix[self.which, self.which])):
+            return None  # nothing is left but rounding
+        return a, c - inverse @ matrix[:, last], inverse
 
     @property
     def determined(self) -> bool:
@@ -421,7 +445,7 @@ def least_squares(
     read = read_formula(formula, own)
     tests = where_of(read, where)
     bounds = Bounds(curator.policy, own.name, where_of(read, None))
-    bounds.check((read.left, *read.factors))
+    bounds.check(read)
     left, source = read.left, quoted(own.name)
     if left.kind == "category" and (left.plain is None or len(left.listed) != 2):
         raise ParameterError(f"{left.name!r} is a category, not a number to explain",

@@ -30,7 +30,7 @@ from discreet.sql._parsed import Fanout, Parsed, United
 
 if TYPE_CHECKING:
     from discreet.sql._select import lower, parse, parse_any
-    from discreet.sql._text import INFIX, check_depth, fragment, too_deep
+    from discreet.sql._text import INFIX, check_depth, condition, fragment, too_deep
 
 __all__ = [
     "INFIX",
@@ -38,6 +38,7 @@ __all__ = [
     "Parsed",
     "United",
     "check_depth",
+    "condition",
     "fragment",
     "lower",
     "parse",

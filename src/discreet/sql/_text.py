@@ -196,6 +196,18 @@ def fragment(text: str, clause: str) -> exp.Expr:
     return expression
 
 
+def condition(text: str, clause: str) -> str:
+    """Read one expression alone, and write it from its first word to its last.
+
+    What comes back stands in brackets without closing them: no comment is left open.
+    """
+    text = plain_str(text, clause, QueryError)
+    if isinstance(fragment(text, clause), exp.Alias):
+        raise QueryError(f"{clause} takes a condition, which has no name", hint="age >= 18")
+    words = [w for w in _DIALECT.tokenize(text) if w.token_type is not TokenType.SEMICOLON]
+    return text[words[0].start : words[-1].end + 1]
+
+
 def _check_text(text: str) -> None:
     if len(text) > MAX_LENGTH:
         raise QueryError(f"the question is longer than {MAX_LENGTH} characters")
