@@ -301,19 +301,25 @@ async def _heard(reader):
     return said
 
 
+async def _listening(app):
+    """Serve connections as the service does, on a free port."""
+    config = uvicorn.Config(app, http=_connection.Connection, log_config=None, lifespan="off")
+    config.load()
+    state = ServerState()
+    server = await asyncio.get_running_loop().create_server(
+        lambda: _connection.Connection(config=config, server_state=state, app_state={}),
+        "127.0.0.1", 0,
+    )  # fmt: skip
+    return server, state
+
+
 def test_half_a_head_is_given_up(monkeypatch):
     """In time, whatever comes in between: one byte now and then helps nobody."""
     monkeypatch.setattr(_connection, "SLOWEST_HEAD", 0.3)
 
     async def story():
         loop = asyncio.get_running_loop()
-        config = uvicorn.Config(print, http=_connection.Connection, log_config=None, lifespan="off")
-        config.load()
-        state = ServerState()
-        server = await loop.create_server(
-            lambda: _connection.Connection(config=config, server_state=state, app_state={}),
-            "127.0.0.1", 0,
-        )  # fmt: skip
+        server, _ = await _listening(print)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         begun, heard = loop.time(), asyncio.create_task(_heard(reader))
         for letter in b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 40:
@@ -340,16 +346,8 @@ def test_connections_leave_descriptors_for_workers(monkeypatch):
     monkeypatch.setattr(_connection, "ALL", 3)
 
     async def story():
-        loop, lines = asyncio.get_running_loop(), []
-        config = uvicorn.Config(
-            _never, http=_connection.Connection, log_config=None, lifespan="off"
-        )
-        config.load()
-        state = ServerState()
-        server = await loop.create_server(
-            lambda: _connection.Connection(config=config, server_state=state, app_state={}),
-            "127.0.0.1", 0,
-        )  # fmt: skip
+        lines = []
+        server, state = await _listening(_never)
         for _ in range(8):
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
