@@ -59,8 +59,9 @@ def _typed(record: Record, plan: Plan) -> Record:
     """Keys in their types, and what follows the noise as this question wants it."""
     query = plan.lowered.query
     kinds = {key.name: key.expr.type.kind.value for key in query.keys}
-    said = _said(plan)  # of another question, with its statistics in another order, nothing stays
-    theirs = {name: x for name, x in record.statement.items() if name not in said}
+    own, any_ = statement(plan), _said(plan)
+    # of another question, with its statistics in another order, nothing stays
+    kept = {name: x for name, x in record.statement.items() if name in own or name not in any_}
     if plan.lowered.labels is None:
         named = zip(kinds, record.keys.values(), strict=True)
         record = replace(record, keys=dict(named))
@@ -73,7 +74,7 @@ def _typed(record: Record, plan: Plan) -> Record:
         limit=query.limit,
         levels=query.levels,
         qualify=query.qualify,
-        statement={**theirs, **statement(plan)},
+        statement={**kept, **own},
     )
 
 
