@@ -67,6 +67,7 @@ def test_what_has_the_focus_can_be_seen(browser, service):
     ],
 )
 def test_the_rules_find_faults(browser, service, fault, rule):
+    service.ask(BY_REGION, "0.0151")  # whoever has asked sees a table of questions
     context, page, _ = story(browser)
     sign_in(page, service, "ana")
     page.evaluate(fault)
