@@ -34,6 +34,11 @@ age = { type = "integer", min = 0, max = 115 }
 """
 
 
+UNHURRIED = 20.0
+"""How slow the machine is taken to be by small questions: their ticks are seconds, so that a worker
+which is kept waiting for a processor misses none."""
+
+
 def _question(k):
     return {"sql": f"SELECT COUNT(*) AS n FROM people WHERE age > {k}", "epsilon": "0.1"}
 
@@ -84,7 +89,7 @@ def test_a_failure_stops_nobody_else_before_its_bound_is_over(desk):
             if other is not place:
                 _signal(other, signal.SIGCONT)
         await _until(lambda: large.run.counted)
-        desk._slowness = 1.0
+        desk._slowness = UNHURRIED
         small = await desk.ask("ben", None, _question(2))
         await asyncio.wait_for(small.ended.wait(), 60)
         assert small.state == "done"
@@ -119,7 +124,7 @@ def test_a_run_whose_worker_died_starts_again_at_its_tick(desk, part):
             if other is not place:
                 _signal(other, signal.SIGCONT)
         await _until(lambda: replaced)
-        desk._slowness = 1.0
+        desk._slowness = UNHURRIED
         await asyncio.wait_for(order.ended.wait(), 120)
         assert (order.state, run.counted, run.untold) == ("done", 1, 0)
         assert run.release - run.tick >= release
@@ -169,7 +174,7 @@ def test_two_workers_that_stand_still_are_one_slip_and_everybody_is_answered(des
         large, _ = await _asked(desk, 80.0, 1)
         other = await desk.ask("ben", None, _question(2))
         await _until(lambda: all(place._running is not None for place in desk.places))
-        desk._slowness = 1.0
+        desk._slowness = UNHURRIED
         small = [await desk.ask("ana", None, _question(k)) for k in range(3, 7)]
         await _until(lambda: desk.overruns)
         for place in desk.places:
