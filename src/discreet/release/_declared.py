@@ -75,14 +75,14 @@ class Declaration:
     owner: Mapping[str, Any]
     tables: tuple[Declared, ...]
     hierarchies: Mapping[str, Any]
-    content: Mapping[str, Any] = field(repr=False)
+    document: Mapping[str, Any] = field(repr=False)
     file: str = "plan.toml"
-    """Where it was read, as given: for hints."""
+    """The path of its file, as the caller spelled it: for hints."""
 
     @property
     def hash(self) -> str:
         """Identity of everything that decides what is measured."""
-        return _canonical.digest(_canonical.canonical(_plain(self.content)))
+        return _canonical.digest(_canonical.canonical(_plain(self.document)))
 
     def key(self, table: Declared) -> str:
         """Name of one table's debit: the same declaration never pays twice."""
