@@ -90,7 +90,7 @@ class Replay:
         rows = [_HEADER]
         for s in self.steps:
             mark = "FAIL" if s.faults else "?" if s.unjudged else "pass"
-            rows.append((mark, s.name, s.where, text(s.declared), text(s.measured)))
+            rows.append((mark, s.name, s.where, listing(s.declared), listing(s.measured)))
         lines = [*columns(rows)] if self.steps else ["no call was measured"]
         lines += [f"VIOLATED  {text}" for text in self.violations]
         lines += [f"note      {text}" for text in self.notes]
@@ -99,7 +99,7 @@ class Replay:
         return "\n".join(lines)
 
 
-def text(distances: Mapping[str, Fraction]) -> str:
+def listing(distances: Mapping[str, Fraction]) -> str:
     """Distances on one line."""
     return ", ".join(f"{name} {_exact.show(x)}" for name, x in distances.items()) or "-"
 
