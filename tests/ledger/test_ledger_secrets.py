@@ -17,7 +17,7 @@ from discreet._text import OBEYED, json_safe
 from discreet.cli import _charts, main
 from discreet.cli._init import _Draft, draft_text
 from discreet.cli._outcome import print_json
-from discreet.cli._schema import Named, Schema
+from discreet.cli._schema import Field, Schema
 from discreet.curator._open import _label
 from discreet.ledger._postgres import PostgresStore
 from discreet.policy import toml
@@ -125,7 +125,7 @@ def test_x_cli(where):
     source = INJECTED if where == "source" else "people.parquet"
     for kind in ("integer", "text", "boolean", "other", None):
         native = f"STRUCT({INJECTED} INTEGER)" if where == "type" else "int64"
-        schema = Schema(table, (Named(name, kind, native), Named("id", "integer", "int64")))
+        schema = Schema(table, (Field(name, kind, native), Field("id", "integer", "int64")))
         draft = _Draft(schema, INJECTED if where == "unit" else "id")
         read = tomllib.loads(draft_text([draft], source, "1", None, None))
         assert set(read) == {"policy", "budget", "tables"}
@@ -149,7 +149,7 @@ def test_x_cli(where):
     ],
 )
 def test_types_are_named_without_labels_and_fields(native, said):
-    schema = Schema("t", (Named("c", "text", native),))
+    schema = Schema("t", (Field("c", "text", native),))
     text = draft_text([_Draft(schema, "row")], "t.parquet", "1", None, None)
     assert text.rstrip().endswith(f"if its values cannot be listed: {said}")
 

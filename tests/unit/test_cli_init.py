@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from discreet import policy as pol
 from discreet.cli import app
 from discreet.cli._init import _Draft, _interview, draft_text
-from discreet.cli._schema import Named, Schema, kind_of, read_schemas
+from discreet.cli._schema import Field, Schema, kind_of, read_schemas
 
 SECRET = "zebra"
 
@@ -183,16 +183,16 @@ def test_types_are_told_by_their_names(native, kind):
 
 def test_the_interview_completes_a_policy():
     columns = [
-        Named("person_id", "integer", "int64"),
-        Named("age", "integer", "int64"),
-        Named("pay", "real", "double"),
-        Named("sex", "text", "string"),
-        Named("town", "text", "string"),
-        Named("ok", "boolean", "bool"),
-        Named("skip", "integer", "int64"),
-        Named("wrong", "integer", "int64"),
-        Named("guess", None, "not known"),
-        Named("day", None, "not known"),
+        Field("person_id", "integer", "int64"),
+        Field("age", "integer", "int64"),
+        Field("pay", "real", "double"),
+        Field("sex", "text", "string"),
+        Field("town", "text", "string"),
+        Field("ok", "boolean", "bool"),
+        Field("skip", "integer", "int64"),
+        Field("wrong", "integer", "int64"),
+        Field("guess", None, "not known"),
+        Field("day", None, "not known"),
     ]
     replies = iter(
         ["", "3", "0", "115", "0", "1e5", "0.01", "F, M", "text", "", "9", "1", "integer", "1", "2",
@@ -213,8 +213,8 @@ def test_the_interview_completes_a_policy():
 
 
 def test_an_answer_that_cannot_be_read_is_asked_for_again(capsys):
-    columns = [Named("person_id", None, "not known"), Named("town", None, "not known"),
-               Named("pay", None, "not known"), Named("sex", None, "not known")]  # fmt: skip
+    columns = [Field("person_id", None, "not known"), Field("town", None, "not known"),
+               Field("pay", None, "not known"), Field("sex", None, "not known")]  # fmt: skip
     replies = iter(["person", "person_id", "many", "0", "2", "4", "String", "num", "Real", "0", "9",
                     "", "cat", "F, M"])  # fmt: skip
     told = _Draft(Schema("people", tuple(columns)))

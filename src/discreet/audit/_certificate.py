@@ -110,13 +110,13 @@ class Certificate:
                 f"{self.questions} questions on {self.pairs} pairs of neighbouring tables: "
                 "nothing moved further than declared, nothing failed"
             )
-        for found in self.violations[:1]:
-            yield f"COUNTEREXAMPLE  {found.question}"
-            yield from (f"  {words}" for words in found.words)
-            for name, rows in found.left.items():
-                if rows != found.right[name]:
+        for violation in self.violations[:1]:
+            yield f"COUNTEREXAMPLE  {violation.question}"
+            yield from (f"  {words}" for words in violation.words)
+            for name, rows in violation.left.items():
+                if rows != violation.right[name]:
                     yield f"  {name}: {rows}"
-                    yield f"  {name}: {found.right[name]}"
+                    yield f"  {name}: {violation.right[name]}"
 
 
 def certify(
@@ -160,19 +160,19 @@ def certify(
         if table.public:
             continue
         say(f"{table.name}: reading questions")
-        drawn = [world(rng, loaded, table) for _ in range(max(pairs, 1))]
+        worlds = [world(rng, loaded, table) for _ in range(max(pairs, 1))]
         plans = {
             text: plan
-            for about, text in _asked(rng, drawn[0])
+            for about, text in _questions(rng, worlds[0])
             for plan in tally.read((table.name, *about), text, loaded)
         }
         say(f"{table.name}: comparing prices of {plural(len(plans), 'question')}")
         tally.price(plans)
-        for i, w in enumerate(drawn):
-            say(f"{table.name}: {plural(len(plans), 'question')}, pair {i + 1} of {len(drawn)}")
+        for i, w in enumerate(worlds):
+            say(f"{table.name}: {plural(len(plans), 'question')}, pair {i + 1} of {len(worlds)}")
             tally.replay(w, plans, connect if i == 0 else _reference)
     label = loaded.name or loaded.identity[:19]
-    return Certificate(label, *tally.found(), max(pairs, 1), time.monotonic() - began)
+    return Certificate(label, *tally.results(), max(pairs, 1), time.monotonic() - began)
 
 
 def _nobody(_: str) -> None:
@@ -183,7 +183,7 @@ def _reference(tables: Tables, _policy: pol.Policy) -> Reference:
     return Reference(tables)
 
 
-_Asked = tuple[tuple[str, str], str]
+_Question = tuple[tuple[str, str], str]
 """A column (or a join) and its type, and a question about it."""
 
 
@@ -230,15 +230,15 @@ class _Tally:
             closing(connect(w.left, w.policy)) as left,
             closing(connect(w.right, w.policy)) as right,
         ):
-            kept = Once(left), Once(right)  # many questions are answered from one statement
+            sides = Once(left), Once(right)  # many questions are answered from one statement
             for text, plan in plans.items():
-                words, reached = _judge(plan, left, kept)
+                words, reached = _judge(plan, left, sides)
                 row = self._rows[self._of[text]]
                 row[2] = max(row[2], reached)
                 if words:
                     self._violations.append(Violation(text, words, w.left, w.right))
 
-    def found(self) -> tuple[tuple[Audited, ...], tuple[Violation, ...]]:
+    def results(self) -> tuple[tuple[Audited, ...], tuple[Violation, ...]]:
         """Rows of the certificate, and what breaks it."""
         rows = [Audited(*key, int(a), int(b), c) for key, (a, b, c) in self._rows.items()]
         return tuple(rows), tuple(self._violations)
@@ -247,28 +247,28 @@ class _Tally:
 def _judge(plan: Plan, left: Engine, sides: tuple[Once, Once]) -> tuple[tuple[str, ...], float]:
     try:
         check_statements(left, plan.lowered)  # both sides have one schema, so one text
-        found = replay(plan, *sides, SALT)
+        outcome = replay(plan, *sides, SALT)
     except DiscreetError as error:
         return (f"{type(error).__name__}: {error}",), 0.0
     shares = [
         float(step.measured[name] / most)
-        for step in found.steps
+        for step in outcome.steps
         for name, most in step.declared.items()
         if most
     ]
-    return found.violations, max(shares, default=0.0)
+    return outcome.violations, max(shares, default=0.0)
 
 
 # -- questions ----------------------------------------------------------------------------
 
 
-def _asked(rng: random.Random, w: World) -> Iterator[_Asked]:
+def _questions(rng: random.Random, w: World) -> Iterator[_Question]:
     """Every question about one private table."""
     table, name = w.main, quoted(w.main.name)
     key = next((quoted(n) for n, c in table.columns.items() if few(c)), None)
     rows = f"COUNT(*) AS n FROM {name}"
 
-    def grouped(about: tuple[str, str], item: str) -> Iterator[_Asked]:
+    def grouped(about: tuple[str, str], item: str) -> Iterator[_Question]:
         yield about, f"SELECT {item} AS n FROM {name}"  # noqa: S608 - ours
         if key is not None:
             yield about, f"SELECT {key} AS k, {item} AS n FROM {name} GROUP BY 1"  # noqa: S608 - ours
@@ -299,11 +299,11 @@ def _statistics(c: str) -> Iterator[str]:
 def _functions(c: str, column: pol.Column) -> Iterator[str]:
     """Every row function inside a statistic."""
     number = isinstance(column, pol.Integer | pol.Real)
-    given = dict.fromkeys(("value", "moment", "text"), c)
-    given |= {"number": "1", "whole": "2", "word": "'year'", "format": "'%Y'", "unit": "'day'"}
-    given |= {"values": f"{c}, 1"}
+    texts = dict.fromkeys(("value", "moment", "text"), c)
+    texts |= {"number": "1", "whole": "2", "word": "'year'", "format": "'%Y'", "unit": "'day'"}
+    texts |= {"values": f"{c}, 1"}
     for name, function in FUNCTIONS.items():
-        arguments = ", ".join(given[take] for take in function.takes).replace("1, 1,", "1, 10,")
+        arguments = ", ".join(texts[take] for take in function.takes).replace("1, 1,", "1, 10,")
         yield f"{'SUM' if number else 'COUNT'}({name}({arguments}))"
     if number:
         yield from (f"SUM({c} {op} {x})" for op, x in (("+", c), ("-", 3), ("*", c), ("/", 2)))
@@ -319,7 +319,7 @@ def _where(rng: random.Random, w: World, name: str) -> str:
     return f"{quoted(name)} {op} {literal(column, code)}"
 
 
-def _joins(w: World) -> Iterator[_Asked]:
+def _joins(w: World) -> Iterator[_Question]:
     """Counts over every join that the policy allows, and over every two of them in a row."""
     tables = w.policy.tables.values()
     rows = f"SELECT COUNT(*) AS n FROM {quoted(w.main.name)}"  # noqa: S608 - ours

@@ -190,16 +190,16 @@ def _randomness(
     calls: list[list[NDArray[Any]]], i: int, epsilon: Claim, delta: Number, confidence: Fraction
 ) -> Iterator[Check]:
     """Test constants that tell the inputs apart: named on one call, tested on the others."""
-    named = [side[0][:1] for side in calls]
-    if any(_agree(side[0], one) < _PROBE for side, one in zip(calls, named, strict=True)):
+    constants = [side[0][:1] for side in calls]
+    if any(_agree(side[0], one) < _PROBE for side, one in zip(calls, constants, strict=True)):
         return
-    if _agree(*named):
+    if _agree(*constants):
         yield Check("randomness", i, True, "constant, and the same on both inputs")
         return
     tests = [np.concatenate(side[1:]) for side in calls]
     verdict = estimate(
         lambda side, _: tests[side], 0, 1, epsilon, delta, len(tests[0]), confidence=confidence,
-        event=lambda o: _alike(o, named[0]), workers=1,
+        event=lambda o: _alike(o, constants[0]), workers=1,
     )  # fmt: skip
     words = "constant, and it tells the inputs apart" if verdict.violated else "hardly varies"
     yield Check("randomness", i, not verdict.violated, words)

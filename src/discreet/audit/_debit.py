@@ -38,13 +38,13 @@ def undercharged(plan: Plan) -> Iterator[str]:
     pure, rho, failure, cost = Fraction(0), Fraction(0), Fraction(0), plan.cost
     bounded = True
     for priced in plan.parts:
-        drawn = [*priced.part.drawn(priced.law)]
+        draws = [*priced.part.drawn(priced.law)]
         worst: dict[tuple[object, int], Fraction] = {}
-        for key in (d for d in drawn if isinstance(d, Hidden)):
+        for key in (d for d in draws if isinstance(d, Hidden)):
             # a unit has one degree in a round of selecting: the worst of them
-            worst[key.law, key.at] = max(_shown(key), worst.get((key.law, key.at), Fraction(0)))
+            worst[key.law, key.at] = max(_failure(key), worst.get((key.law, key.at), Fraction(0)))
         failure += sum(worst.values())
-        for d in (d for d in drawn if not isinstance(d, Hidden)):
+        for d in (d for d in draws if not isinstance(d, Hidden)):
             loss = _loss(d)
             if loss is None:
                 yield f"a {priced.part.kind} draws by a law whose loss is not known"
@@ -63,7 +63,7 @@ def undercharged(plan: Plan) -> Iterator[str]:
             yield f"{noise} is debited at ε={float(cost.epsilon):.6g}, δ={float(cost.delta):.6g}"
 
 
-def _shown(d: Hidden) -> Fraction:
+def _failure(d: Hidden) -> Fraction:
     return p.key_threshold_delta(d.law, d.at, d.keys, sensitivity=d.weight)
 
 

@@ -41,20 +41,20 @@ def outputs(mechanism: Mechanism, data: Any, n: int) -> NDArray[Any]:
     The array is a copy: a mechanism may write its next outputs into the same buffer.
     """
     _callable(mechanism)
-    given = mechanism(data, n)
-    drawn = _from_list(given) if isinstance(given, list | tuple) else np.array(given)
-    if drawn.shape[:1] != (n,):
+    answer = mechanism(data, n)
+    array = _from_list(answer) if isinstance(answer, list | tuple) else np.array(answer)
+    if array.shape[:1] != (n,):
         raise ParameterError(
             "mechanism(data, n) must return n outputs, one per row",
             hint="lambda data, n: np.array([release(data) for _ in range(n)])",
         )
-    if drawn.dtype.kind not in "biufUS":
+    if array.dtype.kind not in "biufUS":
         raise ParameterError(
             "outputs must be numbers or texts: turn each into a row of numbers first"
         )
-    if drawn.dtype.kind == "f" and drawn.dtype.itemsize > _WIDEST:
+    if array.dtype.kind == "f" and array.dtype.itemsize > _WIDEST:
         raise ParameterError("outputs wider than doubles would be cut", hint="outputs.view('u8')")
-    return drawn if drawn.ndim == 1 else drawn.reshape(n, -1)
+    return array if array.ndim == 1 else array.reshape(n, -1)
 
 
 def _callable(mechanism: Mechanism) -> None:
@@ -71,9 +71,9 @@ def _callable(mechanism: Mechanism) -> None:
         ) from None
 
 
-def _from_list(given: Sequence[Any]) -> NDArray[Any]:
+def _from_list(items: Sequence[Any]) -> NDArray[Any]:
     """Turn a list into an array without losing what a reader of the list could see."""
-    rows = [x if isinstance(x, list | tuple) else (x,) for x in given]
+    rows = [x if isinstance(x, list | tuple) else (x,) for x in items]
     if len(set(map(len, rows))) > 1:
         raise ParameterError(
             "the outputs have different lengths, so their length is an output too",
@@ -91,7 +91,7 @@ def _from_list(given: Sequence[Any]) -> NDArray[Any]:
         # arrays drop NUL at the end of a text; a character for private use stands for it
         texts = [[x if isinstance(x, str) else repr(x) for x in row] for row in rows]
         rows = [[x.replace("\0", "\U000f0000") for x in row] for row in texts]
-    flat = [row[0] for row in rows] if not isinstance(next(iter(given), 0), list | tuple) else rows
+    flat = [row[0] for row in rows] if not isinstance(next(iter(items), 0), list | tuple) else rows
     try:
         return np.array(flat)
     except ValueError:
@@ -99,13 +99,13 @@ def _from_list(given: Sequence[Any]) -> NDArray[Any]:
 
 
 def _type(x: Any) -> str:
-    known = (name for name, kind in _TYPES.items() if isinstance(x, kind))
-    return next(known, type(x).__name__)
+    names = (name for name, kind in _TYPES.items() if isinstance(x, kind))
+    return next(names, type(x).__name__)
 
 
-def form(drawn: NDArray[Any]) -> tuple[str, tuple[int, ...]]:
+def form(array: NDArray[Any]) -> tuple[str, tuple[int, ...]]:
     """Return what is seen of outputs before their values: kind and shape."""
-    return drawn.dtype.kind, drawn.shape[1:]
+    return array.dtype.kind, array.shape[1:]
 
 
 class Drawer:
@@ -116,7 +116,7 @@ class Drawer:
         self._pool = pool
         self._workers = workers
 
-    def draw(self, data: Any, n: int, done: Callable[[int], None]) -> NDArray[Any]:
+    def draw(self, data: Any, n: int, advance: Callable[[int], None]) -> NDArray[Any]:
         """Return n outputs on `data`; chunks are drawn side by side."""
         spread = isinstance(self._pool, ProcessPoolExecutor)
         # threads in pure Python wait for each other: small requests stay with one
@@ -126,7 +126,7 @@ class Drawer:
         parts = []
         for job, k in zip(jobs, sizes, strict=True):
             parts.append(job.result())
-            done(k)
+            advance(k)
         if spread:
             _refuse_repeats(parts)
         if len(set(map(form, parts))) > 1:
@@ -202,14 +202,14 @@ def progress(total: int, shown: bool | None) -> Iterator[Callable[[int], None]]:
 
     bar = Progress(console=console, transient=True)
     task = bar.add_task("auditing", total=total)
-    begun = time.monotonic()
+    start = time.monotonic()
 
-    def done(k: int) -> None:
+    def advance(k: int) -> None:
         bar.advance(task, k)
-        if not bar.live.is_started and time.monotonic() - begun > _PATIENCE:
+        if not bar.live.is_started and time.monotonic() - start > _PATIENCE:
             bar.start()
 
     try:
-        yield done
+        yield advance
     finally:
         bar.stop()

@@ -259,8 +259,8 @@ def _limits(choices: Mapping[str, Any]) -> Iterator[Case]:
     coarse = Measure(MeasureKind.SUM, c["coarse"]), Measure(MeasureKind.DISTINCT, c["word"])
     for keys in ((), (sex,), (sex, level), (word,), (level, listed)):
         bound = plan.limits_of(relation, grouped=bool(keys))
-        for chosen in (mixed, (ONE,), (wide, *coarse)):
-            yield Case("limits", aggregate(relation, keys, chosen, bound), choices)
+        for measures in (mixed, (ONE,), (wide, *coarse)):
+            yield Case("limits", aggregate(relation, keys, measures, bound), choices)
 
 
 def _joins(how: Any, choices: Mapping[str, Any]) -> Iterator[Case]:
@@ -268,13 +268,13 @@ def _joins(how: Any, choices: Mapping[str, Any]) -> Iterator[Case]:
     below = Scan(_nasty.table("sex", "age", "income", **choices))
     join = JoinPublic(below, Scan(region), (("sex", "code"),), how, fanout=2, prefix="r.")
     c = columns_of(join)
-    kept = Filter(join, ex.Not(ex.Compare("=", c["age"], number(7))))
+    rows = Filter(join, ex.Not(ex.Compare("=", c["age"], number(7))))
     weight = Key("w", c["r.weight"], tuple(range(-5, 6)))
     product = Measure(MeasureKind.SUM, ex.Arithmetic("*", c["r.weight"], c["income"]))
     measures = ONE, product, Measure(MeasureKind.DISTINCT, c["r.label"])
-    limits = plan.limits_of(kept, grouped=True)
+    limits = plan.limits_of(rows, grouped=True)
     for keys in ((), (weight,)):
-        yield Case("public joins", aggregate(kept, keys, measures, limits), choices)
+        yield Case("public joins", aggregate(rows, keys, measures, limits), choices)
 
 
 _BY_PERSON: Mapping[str, Any] = {"unit": "id", "max_rows_per_unit": 2}
@@ -326,8 +326,8 @@ class Sample:
 
 def sample(rows: int, seed: int = 1) -> Sample:
     """Draw the nasty tables."""
-    drawn = {_nasty.TABLE: _nasty.draw_rows(rows, seed), "region": _nasty.REGION}
-    return Sample(drawn, {_nasty.TABLE: _nasty.types_of_private(), "region": _nasty.REGION_TYPES})
+    tables = {_nasty.TABLE: _nasty.draw_rows(rows, seed), "region": _nasty.REGION}
+    return Sample(tables, {_nasty.TABLE: _nasty.types_of_private(), "region": _nasty.REGION_TYPES})
 
 
 def check_engine(
@@ -356,13 +356,13 @@ def check_engine(
     >>> audit.check_engine(lambda held, policy: engines.Reference(held.rows), every=50).ok
     True
     """
-    held, opened = _sample(rows), dict[tuple[Any, ...], Engine]()
+    material, opened = _sample(rows), dict[tuple[Any, ...], Engine]()
     tally: dict[str, list[Any]] = {}
 
     def engine_of(choices: Mapping[str, Any]) -> Engine:
         key = tuple(sorted(choices.items()))
         if key not in opened:
-            opened[key] = connect(held, _nasty.policy(**choices))
+            opened[key] = connect(material, _nasty.policy(**choices))
         return opened[key]
 
     try:
@@ -376,15 +376,15 @@ def check_engine(
                 continue
             count[0] += 1
             count[1] = _difference(engine, case.aggregate, _expected(rows, index))
-        asked = [*_rules(engine_of({})), *_repeats(engine_of(_BY_PERSON), held.rows)]
-        tally |= {name: [1, words, 0] for name, words in asked}
+        findings = [*_rules(engine_of({})), *_repeats(engine_of(_BY_PERSON), material.rows)]
+        tally |= {name: [1, words, 0] for name, words in findings}
     finally:
         for engine in opened.values():
             engine.close()
     return Report(
         tuple(
-            Check(name, 0, not words, words or _passed(asked, refused))
-            for name, (asked, words, refused) in tally.items()
+            Check(name, 0, not words, words or _passed(total, refused))
+            for name, (total, words, refused) in tally.items()
         ),
         (),
     )
@@ -400,54 +400,54 @@ def _expected(rows: int, index: int) -> Groups:
     return plan.run(_cases()[index].aggregate, _sample(rows).rows, SALT)
 
 
-def _refused(engine: Engine, asked: Aggregate) -> bool:
+def _refused(engine: Engine, question: Aggregate) -> bool:
     """Whether an engine says beforehand that it does not offer regular expressions."""
     try:
-        engine.sql(asked)
+        engine.sql(question)
     except UnsupportedQueryError:
-        return any(_by_regex(e) for e in _parts(asked))
+        return any(_by_regex(e) for e in _parts(question))
     except DiscreetError:
         return False
     return False
 
 
-def _parts(asked: Aggregate) -> Iterator[ex.Expr]:
-    yield from (key.expr for key in asked.keys)
-    yield from (m.expr for m in asked.measures if m.expr is not None)
-    yield from (n.condition for n in asked.relation.nodes if isinstance(n, Filter))
+def _parts(question: Aggregate) -> Iterator[ex.Expr]:
+    yield from (key.expr for key in question.keys)
+    yield from (m.expr for m in question.measures if m.expr is not None)
+    yield from (n.condition for n in question.relation.nodes if isinstance(n, Filter))
 
 
-def _passed(asked: int, refused: int) -> str:
+def _passed(count: int, refused: int) -> str:
     more = f"; {refused} with regular expressions are refused" if refused else ""
-    return f"{asked} asked, all as the reference has them{more}"
+    return f"{count} asked, all as the reference has them{more}"
 
 
-def _difference(engine: Engine, asked: Aggregate, expected: Groups, salt: Salt = SALT) -> str:
+def _difference(engine: Engine, question: Aggregate, expected: Groups, salt: Salt = SALT) -> str:
     """Say how an engine's integers differ from the reference's, or nothing."""
     try:
-        found = engine.execute(asked, salt)
+        groups = engine.execute(question, salt)
     except Exception as error:  # noqa: BLE001 - an engine may fail on no data
-        return f"{type(error).__name__} on {engine.sql(asked)}"
-    if found == expected:
+        return f"{type(error).__name__} on {engine.sql(question)}"
+    if groups == expected:
         return ""
-    wrong = [k for k in expected.keys() | found.keys() if expected.get(k) != found.get(k)]
+    wrong = [k for k in expected.keys() | groups.keys() if expected.get(k) != groups.get(k)]
     at = min(wrong, key=str)
-    had, due = found.get(at), expected.get(at)
+    had, due = groups.get(at), expected.get(at)
     if had is None or due is None or len(had) != len(due):
-        return f"group {at}: {had or 'none'}, not {due or 'none'}, by {engine.sql(asked)}"
+        return f"group {at}: {had or 'none'}, not {due or 'none'}, by {engine.sql(question)}"
     k = next(i for i, pair in enumerate(zip(had, due, strict=True)) if pair[0] != pair[1])
-    return f"group {at}: number {k + 1} is {had[k]}, not {due[k]}, by {engine.sql(asked)}"
+    return f"group {at}: number {k + 1} is {had[k]}, not {due[k]}, by {engine.sql(question)}"
 
 
 def _repeats(engine: Engine, rows: Mapping[str, list[Row]]) -> Iterator[tuple[str, str]]:
     """Which rows a limit keeps is the salt's matter, and nothing else's."""
     relation = Scan(_nasty.table("age", **_BY_PERSON))
     total = Measure(MeasureKind.SUM, columns_of(relation)["age"])
-    asked = aggregate(relation, (), (ONE, total), Limits(rows=1))
+    question = aggregate(relation, (), (ONE, total), Limits(rows=1))
     salts = [Salt(bytes([i])) for i in range(8)]
-    truth = {salt: plan.run(asked, rows, salt) for salt in salts}
+    truth = {salt: plan.run(question, rows, salt) for salt in salts}
     once, again = (
-        next(filter(None, (_difference(engine, asked, truth[s], s) for s in salts)), "")
+        next(filter(None, (_difference(engine, question, truth[s], s) for s in salts)), "")
         for _ in range(2)
     )
     yield "salts", once
@@ -459,12 +459,12 @@ def _rules(engine: Engine) -> Iterator[tuple[str, str]]:
     region, private = Scan(_nasty.policy().tables["region"]), Scan(_nasty.table("sex"))
     most = engine.fanout(region, ("code",))
     yield "fan-out", "" if most == 2 else f"a key of the public table repeats {most} times, not 2"
-    told = accepted(lambda: engine.fanout(private, ("sex",)))
-    yield "private fan-out", "how often keys of a private table repeat is disclosed" if told else ""
+    leak = accepted(lambda: engine.fanout(private, ("sex",)))
+    yield "private fan-out", "how often keys of a private table repeat is disclosed" if leak else ""
     texts = engine.values(region, "label", 3)
     yield "values", "" if texts == ["four", "one", "three"] else f"public texts are {texts}"
-    told = accepted(lambda: engine.values(Scan(_nasty.table("word")), "word", 3))
-    yield "private values", "texts of a private table are disclosed" if told else ""
+    leak = accepted(lambda: engine.values(Scan(_nasty.table("word")), "word", 3))
+    yield "private values", "texts of a private table are disclosed" if leak else ""
     join = aggregate(JoinPublic(private, region, (("sex", "code"),)), (), (ONE,), ROWS)
     try:
         engine.execute(join, SALT)

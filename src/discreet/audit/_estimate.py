@@ -53,7 +53,7 @@ from discreet._exact import Number
 from discreet._lazy import special
 from discreet.audit._binomial import clopper_pearson
 from discreet.audit._draws import Drawer, Mechanism, drawer, form, progress
-from discreet.audit._events import Event, Found, Point, search
+from discreet.audit._events import Candidate, Event, Point, search
 from discreet.errors import Hint, ParameterError
 
 Claim: TypeAlias = Number | p.PrivacyLoss | Callable[[float], float]
@@ -210,7 +210,7 @@ def estimate(  # noqa: PLR0917 - mechanism, pair, claim and draws are its public
     ... ).violated
     False
     """
-    begun = time.monotonic()
+    start = time.monotonic()
     if draws != int(draws) or draws < 100:
         raise ParameterError("an audit needs at least 100 draws", hint=Hint("draws", 200_000))
     draws = int(draws)  # 1e6 means what it says
@@ -226,14 +226,14 @@ def estimate(  # noqa: PLR0917 - mechanism, pair, claim and draws are its public
     )
     with (
         drawer(mechanism, workers, processes=processes) as source,
-        progress(2 * draws, show_progress) as done,
+        progress(2 * draws, show_progress) as advance,
     ):
         if event is not None:
-            given = Event("the event given", event)
-            result = trial.fixed(source, (d1, d2), draws, given, done)
+            target = Event("the event given", event)
+            result = trial.fixed(source, (d1, d2), draws, target, advance)
         else:
-            result = trial.staged(source, (d1, d2), draws, done)
-    return replace(result, seconds=time.monotonic() - begun)
+            result = trial.staged(source, (d1, d2), draws, advance)
+    return replace(result, seconds=time.monotonic() - start)
 
 
 # -- the claim -----------------------------------------------------------------------
@@ -280,12 +280,12 @@ class _Trial:
         data: tuple[Any, Any],
         draws: int,
         event: Event,
-        done: Callable[[int], None],
+        advance: Callable[[int], None],
     ) -> Estimate:
         """Test one event on all draws, in both directions."""
-        xs, ys = (source.draw(d, draws, done) for d in data)
+        xs, ys = (source.draw(d, draws, advance) for d in data)
         if form(xs) != form(ys):
-            return self.forms(source, data, form(xs), done)
+            return self.forms(source, data, form(xs), advance)
         hits = int(np.count_nonzero(event(xs))), int(np.count_nonzero(event(ys)))
         return self.worst(event, hits, draws, (False, True))
 
@@ -296,14 +296,14 @@ class _Trial:
         # two directions and as many points as the claim has share the error
         share = self.error / (2 * len(self.points))
         verdicts = [
-            self.verdict(Found(event, point, swapped, 0.0), hits, tested, share)
+            self.verdict(Candidate(event, point, swapped, 0.0), hits, tested, share)
             for point in self.points
             for swapped in directions
         ]
         return max(verdicts, key=_margin)
 
     def staged(
-        self, source: Drawer, data: tuple[Any, Any], draws: int, done: Callable[[int], None]
+        self, source: Drawer, data: tuple[Any, Any], draws: int, advance: Callable[[int], None]
     ) -> Estimate:
         """Search and test in stages until the claim falls or the draws are used up."""
         pool: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
@@ -313,19 +313,19 @@ class _Trial:
         for j, size in enumerate(sizes):
             # the last stage has half of the error, or all of it
             share = self.error * (0.5 if j == before else 0.5 / before) if before else self.error
-            fresh = [source.draw(d, size, done) for d in data]
+            fresh = [source.draw(d, size, advance) for d in data]
             if form(fresh[0]) != form(fresh[1]):
-                return self.forms(source, data, form(fresh[0]), done)
+                return self.forms(source, data, form(fresh[0]), advance)
             half = size // 2
             for side, part in zip(pool, fresh, strict=True):
                 side.append(part[:half])
             z = -float(special.ndtri(share / 2))
-            found = search(
+            candidate = search(
                 np.concatenate(pool[0]), np.concatenate(pool[1]), self.points, z, atoms=self.atoms
             )
             tests = [part[half:] for part in fresh]
-            hits = tuple(int(np.count_nonzero(found.event(part))) for part in tests)
-            verdict = self.verdict(found, (hits[0], hits[1]), size - half, share)
+            hits = tuple(int(np.count_nonzero(candidate.event(part))) for part in tests)
+            verdict = self.verdict(candidate, (hits[0], hits[1]), size - half, share)
             verdict = replace(verdict, draws=sum(sizes[: j + 1]))
             if best is None or _margin(verdict) >= _margin(best):
                 best = verdict
@@ -343,14 +343,14 @@ class _Trial:
         return best
 
     def forms(
-        self, source: Drawer, data: tuple[Any, Any], first: Any, done: Callable[[int], None]
+        self, source: Drawer, data: tuple[Any, Any], first: Any, advance: Callable[[int], None]
     ) -> Estimate:
         """Test "the outputs have the form of the first input's" on calls for one output each.
 
         These calls are fresh and one event is tested once, in one direction at each point.
         """
-        sides = [[source.draw(d, 1, done) for _ in range(_CALLS)] for d in data]
-        hits = [sum(form(drawn) == first for drawn in side) for side in sides]
+        sides = [[source.draw(d, 1, advance) for _ in range(_CALLS)] for d in data]
+        hits = [sum(form(outputs) == first for outputs in side) for side in sides]
         event = Event("the form of the output", lambda o: np.full(len(o), form(o) == first))
         best = self.worst(event, (hits[0], hits[1]), _CALLS, (False,))
         if not best.violated:
@@ -361,30 +361,32 @@ class _Trial:
             )
         return best
 
-    def verdict(self, found: Found, hits: tuple[int, int], tested: int, error: float) -> Estimate:
+    def verdict(
+        self, candidate: Candidate, hits: tuple[int, int], tested: int, error: float
+    ) -> Estimate:
         """Return what the hits of one event certify, wrong with probability ≤ `error`."""
-        epsilon, delta = found.point
-        first, second = hits[::-1] if found.swapped else hits
+        epsilon, delta = candidate.point
+        first, second = hits[::-1] if candidate.swapped else hits
         low, _ = clopper_pearson(first, tested, error / 2)
         _, high = clopper_pearson(second, tested, error / 2)
         over = (low if low > delta else 0.0) if self.atoms else low - delta
         bound = math.log(over / high) if over > high else 0.0
-        side = "second input against first" if found.swapped else "first input against second"
+        side = "second input against first" if candidate.swapped else "first input against second"
         return Estimate(
             violated=bound > epsilon or (epsilon == 0 and over > high),
             epsilon_lower_bound=bound,
             epsilon=epsilon,
             delta=delta,
             delta_lower_bound=max(0.0, low - math.exp(min(epsilon, 700)) * high),
-            event=Event(f"{found.event.words} ({side})", found.event.marks),
+            event=Event(f"{candidate.event.words} ({side})", candidate.event.marks),
             hits=hits,
             tested=tested,
             draws=tested,
-            visible_epsilon=_visible_epsilon(found.point, tested, error),
-            visible_probability=_visible_probability(found.point, tested, error),
+            visible_epsilon=_visible_epsilon(candidate.point, tested, error),
+            visible_probability=_visible_probability(candidate.point, tested, error),
             confidence=1 - self.error,
             seconds=0.0,
-            swapped=found.swapped,
+            swapped=candidate.swapped,
         )
 
 
@@ -418,7 +420,7 @@ def _visible_epsilon(point: Point, tested: int, error: float) -> float:
     """
     epsilon, delta = point
 
-    def seen(true: float) -> bool:
+    def visible(true: float) -> bool:
         q = (1 - delta) / (1 + math.exp(true))
         p_ = 1 - q
         reach = _POWER * math.sqrt(tested * q * p_)
@@ -427,11 +429,11 @@ def _visible_epsilon(point: Point, tested: int, error: float) -> float:
         return _certified(first, second, tested, delta, error) > epsilon
 
     low, high = epsilon, epsilon + 1e-6
-    while not seen(high):
+    while not visible(high):
         low, high = high, epsilon + 2 * (high - epsilon)
         if high > epsilon + 700:
             return math.inf
-    return _exact.turning(seen, low, high)[1]
+    return _exact.turning(visible, low, high)[1]
 
 
 def _visible_probability(point: Point, tested: int, error: float) -> float:

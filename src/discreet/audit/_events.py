@@ -74,7 +74,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Candidate:
     """The event chosen, the point of the claim it threatens, and its direction."""
 
     event: Event
@@ -85,14 +85,14 @@ class Found:
 
 def search(
     xs: Outputs, ys: Outputs, points: tuple[Point, ...], z: float, *, atoms: bool = False
-) -> Found:
+) -> Candidate:
     """Return the event that exceeds one of the points most, in either direction."""
     cut = max(len(xs) // 3, 1)
     first = slice(0, min(cut, _FIT))
     rest = slice(cut, cut + _CHOOSE)
     if atoms:
         return _best_output((xs[first], ys[first]), (xs[rest], ys[rest]), points, z)
-    best: Found | None = None
+    best: Candidate | None = None
     for words, feature in _features(xs[first], ys[first]):
         parts = [(feature(xs[part]), feature(ys[part])) for part in (first, rest)]
         candidates = [_best_set(words, feature, (parts[0], parts[1]), points, z)]
@@ -100,10 +100,10 @@ def search(
             parts = [(feature(xs[part]), feature(ys[part])) for part in _all(cut, len(xs))]
         if words.startswith(_EXACT) and not words.endswith("a number"):
             candidates += _best_values(words, feature, (parts[0], parts[1]), points, z)
-        for found in candidates:
+        for candidate in candidates:
             # of two events that say as much, the one named first is easier to understand
-            if best is None or found.score > best.score + _WORTH:
-                best = found
+            if best is None or candidate.score > best.score + _WORTH:
+                best = candidate
     assert best is not None
     return best
 
@@ -136,7 +136,7 @@ def _features(xs: Outputs, ys: Outputs) -> Iterator[tuple[str, Feature]]:
         yield "the sum", lambda o: _finite(o).sum(axis=1)
         yield "the largest", lambda o: _finite(o).max(axis=1)
         yield "the smallest", lambda o: _finite(o).min(axis=1)
-    yield "a learned score", _learned(xs, ys)
+    yield "a learned score", _learned_score(xs, ys)
 
 
 def _equals(outputs: Outputs) -> NDArray[np.int64]:
@@ -247,7 +247,7 @@ def _row_code(outputs: Outputs) -> NDArray[np.uint64]:
     return code
 
 
-def _learned(xs: Outputs, ys: Outputs) -> Feature:
+def _learned_score(xs: Outputs, ys: Outputs) -> Feature:
     """Fit which input an output came from; the score is a feature like any other."""
     xs, ys = xs[:_LEARN], ys[:_LEARN]
     both = _matrix(np.concatenate([xs, ys]))
@@ -315,36 +315,36 @@ def _best_set(
     parts: tuple[tuple[Outputs, Outputs], tuple[Outputs, Outputs]],
     points: tuple[Point, ...],
     z: float,
-) -> Found:
+) -> Candidate:
     """Order bins on one part of the draws, cut on the other."""
     fit, choose = parts
     edges = _bin_edges(np.concatenate(fit))
     bins = len(edges) + 1
-    known, fresh = [
+    base, fresh = [
         [np.bincount(np.searchsorted(edges, s, side="right"), minlength=bins) for s in part]
         for part in parts
     ]
     best = (-np.inf, points[0], np.zeros(0, dtype=np.int64), False)
     for i in (0, 1):
         a, b = fresh[i], fresh[1 - i]
-        for order in _orders(known[i], known[1 - i]):
+        for order in _orders(base[i], base[1 - i]):
             hits = np.cumsum(a[order]), np.cumsum(b[order])
             for point in points:
                 scores = excess(*hits, len(choose[0]), point, z)
                 at = int(np.argmax(scores))
                 if scores[at] > best[0]:
                     best = (float(scores[at]), point, order[: at + 1], bool(i))
-    score, point, chosen, swapped = best
+    score, point, members, swapped = best
     inside = np.zeros(bins, dtype=bool)
-    inside[chosen] = True
+    inside[members] = True
 
     def marks(outputs: Outputs) -> NDArray[np.bool_]:
         return inside[np.searchsorted(edges, feature(outputs), side="right")]
 
     where = (
-        f"in {len(chosen)} of {bins} bins" if words.startswith(_CODED) else _where(inside, edges)
+        f"in {len(members)} of {bins} bins" if words.startswith(_CODED) else _where(inside, edges)
     )
-    return Found(Event(f"{words} {where}", marks), point, swapped, score)
+    return Candidate(Event(f"{words} {where}", marks), point, swapped, score)
 
 
 def _best_values(
@@ -353,7 +353,7 @@ def _best_values(
     parts: tuple[tuple[Outputs, Outputs], tuple[Outputs, Outputs]],
     points: tuple[Point, ...],
     z: float,
-) -> Iterator[Found]:
+) -> Iterator[Candidate]:
     """Yield the best union of single values, which may be far rarer than a bin."""
     fit, choose = parts
     values, at = np.unique(np.concatenate(fit), return_inverse=True)
@@ -377,10 +377,10 @@ def _best_values(
         for point in points:
             scores = excess(hits[i], hits[1 - i], len(choose[0]), point, z)
             cut = int(np.argmax(scores)) + 1
-            chosen = np.sort(values[order[:cut]])
-            text = str(chosen[0]) if cut == 1 else f"one of {cut} values"
-            event = Event(f"{words} being {text}", _after(feature, partial(_among, chosen)))
-            yield Found(event, point, bool(i), float(scores[cut - 1]))
+            members = np.sort(values[order[:cut]])
+            text = str(members[0]) if cut == 1 else f"one of {cut} values"
+            event = Event(f"{words} being {text}", _after(feature, partial(_among, members)))
+            yield Candidate(event, point, bool(i), float(scores[cut - 1]))
 
 
 def _counts(sample: Outputs, values: Outputs) -> NDArray[np.int64]:
@@ -402,7 +402,7 @@ def _best_output(
     choose: tuple[Outputs, Outputs],
     points: tuple[Point, ...],
     z: float,
-) -> Found:
+) -> Candidate:
     """Return the single output that exceeds a point most, for probabilistic DP.
 
     It must be one output indeed: of a union the definition says less.
@@ -410,7 +410,7 @@ def _best_output(
     outputs, counts = np.unique(np.concatenate(fit), axis=0, return_counts=True)
     frequent = outputs[np.argsort(-counts, kind="stable")[:_BINS]]
     draws = len(choose[0])
-    best: Found | None = None
+    best: Candidate | None = None
     for output in frequent:
         event = Event(f"the answer being {_short(output)}", partial(_equal, output))
         hits = [int(np.count_nonzero(event(side))) for side in choose]
@@ -419,7 +419,7 @@ def _best_output(
             for point in points:
                 score = float(excess(first, second, draws, point, z, atoms=True))
                 if best is None or score > best.score:
-                    best = Found(event, point, swapped, score)
+                    best = Candidate(event, point, swapped, score)
     assert best is not None
     return best
 

@@ -149,16 +149,16 @@ def fuzz(
     if loaded is not None and all(t.public for t in loaded.tables.values()):
         raise ParameterError("the policy has no private table: there is nothing to protect")
     began, count = time.monotonic(), [0, 0, 0]
-    found: list[Counterexample] = []
+    cases: list[Counterexample] = []
     for seed in range(2**40) if seeds is None else seeds:
-        if time.monotonic() - began > seconds or len(found) >= stop:
+        if time.monotonic() - began > seconds or len(cases) >= stop:
             break
         rng = random.Random(seed)  # noqa: S311 - cases must repeat
         count[1] += 1
         for case in _cases(rng, loaded, connect, seed, count):
-            found.append(case)
+            cases.append(case)
             break
-    return Fuzz(tuple(found), count[0], count[1], count[2], time.monotonic() - began)
+    return Fuzz(tuple(cases), count[0], count[1], count[2], time.monotonic() - began)
 
 
 def _cases(
@@ -169,14 +169,14 @@ def _cases(
     count: list[int],
 ) -> Iterator[Counterexample]:
     w = world(rng, policy)
-    asked = [question(rng, w) for _ in range(_QUESTIONS)]
-    yield from _judged(w, asked, connect, seed, count)
+    questions = [question(rng, w) for _ in range(_QUESTIONS)]
+    yield from _judged(w, questions, connect, seed, count)
     # a stream of their own: what was drawn for a seed before stays the same
     other = random.Random(~seed)  # noqa: S311 - cases must repeat
-    chosen = world(other, policy or random_policy(other, pol.Text("town")))
-    drawn = choice(other, chosen), choice(other, chosen), renamed(other, chosen)
-    picks = [q for q in drawn if q is not None]
-    yield from _judged(chosen, picks, connect, seed, count)
+    second = world(other, policy or random_policy(other, pol.Text("town")))
+    offers = choice(other, second), choice(other, second), renamed(other, second)
+    picks = [q for q in offers if q is not None]
+    yield from _judged(second, picks, connect, seed, count)
     foreign = random.Random(f"habits {seed}")  # noqa: S311 - cases must repeat
     day = pol.Date("day", "2024-02-27", "2024-03-02")
     elsewhere = world(foreign, policy or random_policy(foreign, day))
@@ -190,7 +190,7 @@ def _cases(
 
 
 def _judged(
-    w: World, asked: Sequence[Question], connect: Connect | None, seed: int, count: list[int]
+    w: World, questions: Sequence[Question], connect: Connect | None, seed: int, count: list[int]
 ) -> Iterator[Counterexample]:
     """Run questions on one pair of neighbours, in every engine under test."""
     opened: list[Connect] = [connect] if connect else [lambda t, _: Reference(t)]
@@ -203,7 +203,7 @@ def _judged(
             count[2] += 1
             continue
         try:
-            for q in asked:
+            for q in questions:
                 try:
                     low = lowered(q)
                 except DiscreetError:
@@ -261,23 +261,27 @@ def differences(
 
 def _answers(low: Lowered, side: Sequence[Groups]) -> Iterator[Exact]:
     """Exact integers of every statistic, whichever parts measure it."""
-    found: list[Exact] = []
+    integers: list[Exact] = []
     for part in low.parts:
         exact = next(iter(part.measurements(side[part.aggregate])))[1]
         if isinstance(part, Joint):
             several = range(part.outlets)
-            found += [{k[:-1]: v for k, v in exact.items() if k[-1] == j} for j in several]
+            integers += [{k[:-1]: v for k, v in exact.items() if k[-1] == j} for j in several]
         else:
-            found.append(exact)
+            integers.append(exact)
     # formulas of whole outputs follow those of the statistics
-    for formula, asked in zip(low.formulas, low.query.statistics, strict=False):
+    for formula, statistic in zip(low.formulas, low.query.statistics, strict=False):
         if isinstance(formula, WeightedSum):
-            step = asked.expr.type.step if asked.word == "sum" and asked.expr else Fraction(1)
+            step = (
+                statistic.expr.type.step
+                if statistic.word == "sum" and statistic.expr
+                else Fraction(1)
+            )
             terms = [*zip(formula.cells, formula.weights, strict=True)]
-            first = found[formula.cells[0]]
-            yield {k: int(sum(w * found[i][k] for i, w in terms) / step) for k in first}
+            first = integers[formula.cells[0]]
+            yield {k: int(sum(w * integers[i][k] for i, w in terms) / step) for k in first}
         else:
-            yield found[formula.parts[0]]
+            yield integers[formula.parts[0]]
 
 
 def _distances(part: Any, a: Groups, b: Groups) -> Iterator[str]:
@@ -285,9 +289,9 @@ def _distances(part: Any, a: Groups, b: Groups) -> Iterator[str]:
     declared = (part.sensitivity.l1, part.sensitivity.l2_squared, part.sensitivity.linf)
     for (_, one), (_, two) in zip(part.measurements(a), part.measurements(b), strict=True):
         moves = [abs(one.get(k, 0) - two.get(k, 0)) for k in one.keys() | two.keys()]
-        seen = (sum(moves), sum(m * m for m in moves), max(moves, default=0))
-        if any(s > d for s, d in zip(seen, declared, strict=True)):
-            yield f"moved by {seen}, declared {declared}"
+        norms = (sum(moves), sum(m * m for m in moves), max(moves, default=0))
+        if any(s > d for s, d in zip(norms, declared, strict=True)):
+            yield f"moved by {norms}, declared {declared}"
 
 
 def _work(q: Question, low: Lowered) -> Iterator[str]:
@@ -298,10 +302,10 @@ def _work(q: Question, low: Lowered) -> Iterator[str]:
     top = most(w.main) * most(w.other)
     for node in low.aggregates[0].relation.nodes:
         if isinstance(node, JoinUnit):
-            asked = aggregate(node, (), (_ONE,), Limits(rows=10**9))
+            count = aggregate(node, (), (_ONE,), Limits(rows=10**9))
             for tables in (w.left, w.right):
                 units = {row[str(w.main.unit)] for row in tables[w.main.name]}
-                (rows,) = next(iter(Reference(tables).execute(asked, SALT).values()), (0,))
+                (rows,) = next(iter(Reference(tables).execute(count, SALT).values()), (0,))
                 if rows > top * len(units):
                     yield f"{rows} rows of {len(units)} units pass a join, limits allow {top} each"
 

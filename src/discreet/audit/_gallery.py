@@ -280,8 +280,8 @@ def four_outputs(bit: int, n: int) -> Array:
 
 def merged_outputs(bit: int, n: int) -> Array:
     """Map T after K: outputs 0 and 1 become 4, which breaks probabilistic DP."""
-    seen = four_outputs(bit, n)
-    return np.where(seen <= 1, 4, seen)
+    outputs = four_outputs(bit, n)
+    return np.where(outputs <= 1, 4, outputs)
 
 
 def sparse_vector_3(values: Sequence[int], n: int) -> Array:
@@ -289,8 +289,8 @@ def sparse_vector_3(values: Sequence[int], n: int) -> Array:
     noisy = np.array(values) + noise.DiscreteLaplace(2).sample(n * len(values)).reshape(n, -1)
     above = noisy >= noise.DiscreteLaplace(2).sample(n)[:, None]
     first = np.where(above.any(axis=1), above.argmax(axis=1), len(values))
-    shown = np.where(first < len(values), noisy[np.arange(n), first.clip(max=len(values) - 1)], 0)
-    return np.column_stack([first, shown])
+    value = np.where(first < len(values), noisy[np.arange(n), first.clip(max=len(values) - 1)], 0)
+    return np.column_stack([first, value])
 
 
 def _sparse(
@@ -399,7 +399,7 @@ def _randomized_response(bit: int, n: int) -> Array:
     return np.asarray(m.randomized_response(np.full(n, bit), epsilon=1).value)
 
 
-def _chosen(mechanism: Callable[..., Any], scores: Sequence[int]) -> int:
+def _choice(mechanism: Callable[..., Any], scores: Sequence[int]) -> int:
     return int(mechanism(scores, 1, 1).value)
 
 
@@ -413,11 +413,11 @@ def _smooth_median(values: Sequence[float]) -> float:
 
 def _threshold_keys(count: int, n: int) -> Array:
     # one design for all draws; every key is a table of its own
-    shown = np.zeros(n, dtype=np.int64)
+    output = np.zeros(n, dtype=np.int64)
     if count:
         for key, value in m.threshold_keys(dict.fromkeys(range(n), count), 1, "0.01").value.items():
-            shown[key] = value
-    return shown
+            output[key] = value
+    return output
 
 
 def _sound() -> Iterator[Exhibit]:
@@ -435,9 +435,9 @@ def _sound() -> Iterator[Exhibit]:
     yield Exhibit("probabilistic DP itself", four_outputs, 0, 1, 1, "0.1",
                   definition="probabilistic")  # fmt: skip
     for name, release, d1, d2 in (
-        ("exponential", partial(_chosen, m.exponential), worst, other),
-        ("permute_and_flip", partial(_chosen, m.permute_and_flip), worst, other),
-        ("noisy_max", partial(_chosen, m.noisy_max), worst, other),
+        ("exponential", partial(_choice, m.exponential), worst, other),
+        ("permute_and_flip", partial(_choice, m.permute_and_flip), worst, other),
+        ("noisy_max", partial(_choice, m.noisy_max), worst, other),
         ("sparse_vector", _sparse_vector, (0, 1), (1, 0)),
         ("smooth_median", _smooth_median, dense, moved),
     ):
@@ -486,13 +486,13 @@ def peers() -> tuple[Exhibit, ...]:
     >>> audit.peers()[0].name
     'numpy: Laplace'
     """
-    shown = [
+    exhibits = [
         Exhibit("numpy: Laplace", float_laplace, 0.0, 1.0, 1),
         Exhibit("numpy: normal", _numpy_normal, 0.0, 1.0, 1, "1e-5"),
     ]
     slow = partial(Exhibit, d1=0.0, d2=1.0, epsilon=1, draws=20_000)
     if _usable("opendp.prelude"):
-        shown.append(slow("opendp: Laplace", _opendp_laplace))
+        exhibits.append(slow("opendp: Laplace", _opendp_laplace))
     if _usable("diffprivlib.mechanisms"):
-        shown.append(slow("diffprivlib: Laplace", _diffprivlib_laplace))
-    return tuple(replace(exhibit, fault=None) for exhibit in shown)
+        exhibits.append(slow("diffprivlib: Laplace", _diffprivlib_laplace))
+    return tuple(replace(exhibit, fault=None) for exhibit in exhibits)

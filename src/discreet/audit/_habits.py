@@ -30,7 +30,7 @@ from discreet.audit._oracle import (
 
 Cleaned = Mapping[tuple[str, str], Any]
 Test = tuple[tuple[str, str], str, Any]
-Found = Counter[tuple[Any, ...]]
+Answer = Counter[tuple[Any, ...]]
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "<": lambda a, b: a < b, ">": lambda a, b: a > b, "=": lambda a, b: a == b,
 }  # fmt: skip
@@ -44,23 +44,23 @@ class Habit(Question):
     binds; otherwise limits are those of the plain question that a habit is based on.
     """
 
-    said: str = ""
-    truth: Callable[[Tables], list[Found] | None] = lambda _: None
+    statement: str = ""
+    truth: Callable[[Tables], list[Answer] | None] = lambda _: None
     alike: bool = True
 
     @property
     def text(self) -> str:
         """The question in SQL."""
-        return self.said
+        return self.statement
 
     def amiss(
-        self, tables: Tables, found: Sequence[Mapping[tuple[Any, ...], int]]
+        self, tables: Tables, answers: Sequence[Mapping[tuple[Any, ...], int]]
     ) -> Iterator[str]:
         """Compare measured integers with what is meant."""
-        meant = None if not self.alike and exceeded(self, tables) else self.truth(tables)
-        if meant is not None and len(found) != len(meant):
-            yield f"{len(found)} numbers are measured, {len(meant)} are meant"
-        for i, (exact, truth) in enumerate(zip(found, meant or (), strict=False)):
+        truths = None if not self.alike and exceeded(self, tables) else self.truth(tables)
+        if truths is not None and len(answers) != len(truths):
+            yield f"{len(answers)} numbers are measured, {len(truths)} are meant"
+        for i, (exact, truth) in enumerate(zip(answers, truths or (), strict=False)):
             got, true = ({k: v for k, v in m.items() if v} for m in (exact, truth))
             if got != true:
                 yield f"column {i} is {got}, the oracle says {true}"
@@ -79,7 +79,7 @@ def _base(w: World, keys: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
             "asked": (("count", None),), "rows": None, "groups": None}  # fmt: skip
 
 
-def _written(w: World, test: Test, alias: str) -> str:
+def _spelling(w: World, test: Test, alias: str) -> str:
     """Write a test; an even day is compared as the midnight that it is."""
     (_, name), op, code = test
     column = w.column(test[0])
@@ -96,29 +96,29 @@ def _holds(test: Test | None, row: Cleaned) -> bool:
     return row[name] is not None and _OPERATORS[op](row[name], code)
 
 
-def _drawn(rng: random.Random, w: World, table: pol.Table) -> Test | None:
+def _draw_test(rng: random.Random, w: World, table: pol.Table) -> Test | None:
     names = [(table.name, n) for n, c in table.columns.items() if not isinstance(c, pol.Timestamp)]
     return condition(rng, w, rng.choice(names)) if names else None
 
 
-def _of_rows(said: str, base: dict[str, Any], tests: Sequence[Test | None] = (None,)) -> Habit:
+def _of_rows(statement: str, base: dict[str, Any], tests: Sequence[Test | None] = (None,)) -> Habit:
     """Count rows by key, once for each test, under the limits of the plain question."""
     plain = Question(**base)
 
-    def truth(tables: Tables) -> list[Found]:
+    def truth(tables: Tables) -> list[Answer]:
         rows = [(tuple(r[k] for k in plain.keys), r) for _, r in joined(plain, tables)]
         return [Counter(key for key, r in rows if _holds(test, r)) for test in tests]
 
-    return Habit(**base, said=said, truth=truth, alike=False)
+    return Habit(**base, statement=statement, truth=truth, alike=False)
 
 
-def _of_people(said: str, w: World, *sets: Callable[[Tables], set[Any]]) -> Habit:
+def _of_people(statement: str, w: World, *sets: Callable[[Tables], set[Any]]) -> Habit:
     """Count the people of each set: one row for each, whatever limits there are."""
 
-    def truth(tables: Tables) -> list[Found]:
+    def truth(tables: Tables) -> list[Answer]:
         return [Counter({(): len(people(tables))}) for people in sets]
 
-    return Habit(**_base(w), said=said, truth=truth)
+    return Habit(**_base(w), statement=statement, truth=truth)
 
 
 def _people(w: World, table: pol.Table, test: Test | None, tables: Tables) -> set[Any]:
@@ -156,11 +156,11 @@ def _pivot(rng: random.Random, w: World) -> Habit | None:
     codes = rng.sample(range(len(column.values)), min(2, len(column.values)))
     inner = ", ".join(quoted(n) for _, n in (*keys, by))
     values = ", ".join(f"{literal(column, c)} AS v{i}" for i, c in enumerate(codes))
-    said = (
+    statement = (
         f"SELECT * FROM (SELECT {inner} FROM {quoted(w.main.name)}) AS t "  # noqa: S608 - ours
         f"PIVOT (COUNT(*) FOR {quoted(by[1])} IN ({values})) AS p"
     )
-    return _of_rows(said, _base(w, keys), [(by, "=", c) for c in codes])
+    return _of_rows(statement, _base(w, keys), [(by, "=", c) for c in codes])
 
 
 def _windows(rng: random.Random, w: World) -> Habit | None:
@@ -169,13 +169,13 @@ def _windows(rng: random.Random, w: World) -> Habit | None:
     if not keys:
         return None
     names = ", ".join(quoted(n) for _, n in keys)
-    test = _drawn(rng, w, w.main)
+    test = _draw_test(rng, w, w.main)
     assert test is not None
-    said = (
+    statement = (
         f"SELECT DISTINCT {names}, COUNT(*) OVER (PARTITION BY {names}) AS n "  # noqa: S608 - ours
-        f"FROM {quoted(w.main.name)} WHERE {_written(w, test, '')}"
+        f"FROM {quoted(w.main.name)} WHERE {_spelling(w, test, '')}"
     )
-    return _of_rows(said, _base(w, keys) | {"where": test})
+    return _of_rows(statement, _base(w, keys) | {"where": test})
 
 
 _SPELLINGS = (
@@ -187,14 +187,14 @@ _SPELLINGS = (
 
 def _spelled(rng: random.Random, w: World) -> Habit | None:
     """Rows that pass a test, counted in the words of one database or another."""
-    keys, test, how = _keys(rng, w, 1), _drawn(rng, w, w.main), rng.choice(_SPELLINGS)
+    keys, test, how = _keys(rng, w, 1), _draw_test(rng, w, w.main), rng.choice(_SPELLINGS)
     if test is None:
         return None
     names = "".join(f"{quoted(n)}, " for _, n in keys)
-    item = how.format(_written(w, test, ""))
+    item = how.format(_spelling(w, test, ""))
     grouped = f" GROUP BY {names[:-2]}" if keys else ""
-    said = f"SELECT {names}{item} AS n FROM [dbo].{quoted(w.main.name)}{grouped}"  # noqa: S608 - ours
-    return _of_rows(said, _base(w, keys), [test])
+    statement = f"SELECT {names}{item} AS n FROM [dbo].{quoted(w.main.name)}{grouped}"  # noqa: S608 - ours
+    return _of_rows(statement, _base(w, keys), [test])
 
 
 _PICKS = (
@@ -215,11 +215,11 @@ def _picked(rng: random.Random, w: World) -> Habit | None:
     if not keys:
         return None
     names = ", ".join(quoted(n) for _, n in keys)
-    said = (
+    statement = (
         f"SELECT {head}{names}, COUNT(*) AS n FROM {quoted(w.main.name)} "  # noqa: S608 - ours
         f"GROUP BY {names}{tail}"
     )
-    return _of_rows(said, _base(w, keys))
+    return _of_rows(statement, _base(w, keys))
 
 
 # -- people: each is one row, whatever limits there are ------------------------------------------
@@ -227,17 +227,17 @@ def _picked(rng: random.Random, w: World) -> Habit | None:
 
 def _tests(rng: random.Random, w: World) -> Habit | None:
     """COUNT(DISTINCT CASE WHEN test THEN unit END), with one test or with two."""
-    drawn = [t for _ in range(rng.choice([1, 2])) if (t := _drawn(rng, w, w.main)) is not None]
-    tests = [*dict.fromkeys(drawn)]
+    draws = [t for _ in range(rng.choice([1, 2])) if (t := _draw_test(rng, w, w.main)) is not None]
+    tests = [*dict.fromkeys(draws)]
     unit = quoted(str(w.main.unit))
     if not tests:
         return None
     items = ", ".join(
-        f"COUNT(DISTINCT CASE WHEN {_written(w, t, '')} THEN {unit} END) AS a{i}"
+        f"COUNT(DISTINCT CASE WHEN {_spelling(w, t, '')} THEN {unit} END) AS a{i}"
         for i, t in enumerate(tests)
     )
-    said = f"SELECT {items} FROM {quoted(w.main.name)}"  # noqa: S608 - ours
-    return _of_people(said, w, *(partial(_people, w, w.main, test) for test in tests))
+    statement = f"SELECT {items} FROM {quoted(w.main.name)}"  # noqa: S608 - ours
+    return _of_people(statement, w, *(partial(_people, w, w.main, test) for test in tests))
 
 
 def _first_rows(rng: random.Random, w: World) -> Habit | None:
@@ -245,11 +245,11 @@ def _first_rows(rng: random.Random, w: World) -> Habit | None:
 
     Databases differ in where NULL stands: rows without a place are left out.
     """
-    named = [n for n, c in w.main.columns.items() if isinstance(c, pol.Category) and few(c)]
+    categories = [n for n, c in w.main.columns.items() if isinstance(c, pol.Category) and few(c)]
     ranked = [n for n, c in w.main.columns.items() if isinstance(c, pol.Integer | pol.Date)]
-    if not named or not ranked:
+    if not categories or not ranked:
         return None
-    what, by, down = rng.choice(named), rng.choice(ranked), rng.random() < 0.5
+    what, by, down = rng.choice(categories), rng.choice(ranked), rng.random() < 0.5
     unit, order = quoted(str(w.main.unit)), f"{quoted(by)}{' DESC' * down}"
     place = f"ROW_NUMBER() OVER (PARTITION BY {unit} ORDER BY {order})"
     rows = f"FROM {quoted(w.main.name)} WHERE {quoted(by)} IS NOT NULL"
@@ -260,39 +260,39 @@ def _first_rows(rng: random.Random, w: World) -> Habit | None:
         (f"SELECT DISTINCT ON ({unit}) {unit}, {quoted(what)} {rows} ORDER BY {unit}, {order}", ""),
         (f"SELECT {unit}, {first} AS {quoted(what)} {rows} GROUP BY {unit}", ""),
     ])  # fmt: skip
-    said = (
+    statement = (
         f"SELECT {quoted(what)}, COUNT(*) AS n FROM ({inner}) AS t{test} "  # noqa: S608 - ours
         f"GROUP BY {quoted(what)}"
     )
 
-    def truth(tables: Tables) -> list[Found] | None:
-        rows, found = defaultdict(list), Counter[tuple[Any, ...]]()
+    def truth(tables: Tables) -> list[Answer] | None:
+        rows, counts = defaultdict(list), Counter[tuple[Any, ...]]()
         for u, r in joined(Question(**_base(w)), tables):
             rows[u].append((r[w.main.name, by], r[w.main.name, what]))
         for listed in rows.values():
-            known = [place for place, _ in listed if place is not None]
-            best = (max if down else min)(known, default=None)
-            labels = {label for place, label in listed if place == best and known}
+            places = [place for place, _ in listed if place is not None]
+            best = (max if down else min)(places, default=None)
+            labels = {label for place, label in listed if place == best and places}
             if len(labels) > 1:
                 return None  # whichever of them comes first
-            found.update((label,) for label in labels if label is not None)
-        return [found]
+            counts.update((label,) for label in labels if label is not None)
+        return [counts]
 
-    return Habit(**_base(w), said=said, truth=truth)
+    return Habit(**_base(w), statement=statement, truth=truth)
 
 
 def _absent(rng: random.Random, w: World) -> Habit | None:
     """LEFT JOIN … WHERE the other side's unit IS NULL: people without such a row."""
     assert w.other is not None
-    test = _drawn(rng, w, w.other) if rng.random() < 0.5 else None
+    test = _draw_test(rng, w, w.other) if rng.random() < 0.5 else None
     mine, theirs = quoted(str(w.main.unit)), quoted(str(w.other.unit))
-    more = "" if test is None else f" AND {_written(w, test, 'o.')}"
-    said = (
+    more = "" if test is None else f" AND {_spelling(w, test, 'o.')}"
+    statement = (
         f"SELECT COUNT(DISTINCT m.{mine}) AS n FROM {quoted(w.main.name)} AS m "  # noqa: S608 - ours
         f"LEFT JOIN {quoted(w.other.name)} AS o ON m.{mine} = o.{theirs}{more} "
         f"WHERE o.{theirs} IS NULL"
     )
-    return _of_people(said, w, partial(_beside, w, test, True))
+    return _of_people(statement, w, partial(_beside, w, test, True))
 
 
 def _sets(rng: random.Random, w: World) -> Habit | None:
@@ -300,45 +300,45 @@ def _sets(rng: random.Random, w: World) -> Habit | None:
     assert w.other is not None
     word = rng.choice(["INTERSECT", "EXCEPT", "UNION"])
     second = w.main if word == "UNION" else w.other  # people of two tables are not one set
-    sides = [(t, _drawn(rng, w, t)) for t in (w.main, second)]
+    sides = [(t, _draw_test(rng, w, t)) for t in (w.main, second)]
     selects = [
         f"SELECT {quoted(str(t.unit))} FROM {quoted(t.name)}"  # noqa: S608 - ours
-        + ("" if test is None else f" WHERE {_written(w, test, '')}")
+        + ("" if test is None else f" WHERE {_spelling(w, test, '')}")
         for t, test in sides
     ]
-    said = f"SELECT COUNT(*) AS n FROM ({selects[0]} {word} {selects[1]}) AS t"  # noqa: S608 - ours
+    statement = f"SELECT COUNT(*) AS n FROM ({selects[0]} {word} {selects[1]}) AS t"  # noqa: S608 - ours
 
     def people(tables: Tables) -> set[Any]:
         a, b = (_people(w, t, test, tables) for t, test in sides)
         return {"INTERSECT": a & b, "EXCEPT": a - b, "UNION": a | b}[word]
 
-    return _of_people(said, w, people)
+    return _of_people(statement, w, people)
 
 
 def _of_one(rng: random.Random, w: World) -> Habit | None:
     """People who have any row that passes, by a subquery about the row's person, or LATERAL."""
     assert w.other is not None
-    test, none = _drawn(rng, w, w.other), rng.random() < 0.5
+    test, none = _draw_test(rng, w, w.other), rng.random() < 0.5
     mine, theirs = quoted(str(w.main.unit)), quoted(str(w.other.unit))
-    more = "" if test is None else f" AND {_written(w, test, 'o.')}"
+    more = "" if test is None else f" AND {_spelling(w, test, 'o.')}"
     inner = f"{quoted(w.other.name)} AS o WHERE o.{theirs} = m.{mine}{more}"
-    said = f"SELECT COUNT(DISTINCT m.{mine}) AS n FROM {quoted(w.main.name)} AS m"  # noqa: S608 - ours
+    statement = f"SELECT COUNT(DISTINCT m.{mine}) AS n FROM {quoted(w.main.name)} AS m"  # noqa: S608 - ours
     if rng.random() < 0.5:
-        said += f" WHERE (SELECT COUNT(*) FROM {inner}) {'=' if none else '>'} 0"  # noqa: S608 - ours
+        statement += f" WHERE (SELECT COUNT(*) FROM {inner}) {'=' if none else '>'} 0"  # noqa: S608 - ours
     else:
-        said += f" CROSS JOIN LATERAL (SELECT COUNT(*) AS found FROM {inner}) AS x"  # noqa: S608 - ours
-        said += f" WHERE x.found {'=' if none else '>'} 0"
-    return _of_people(said, w, partial(_beside, w, test, none))
+        statement += f" CROSS JOIN LATERAL (SELECT COUNT(*) AS found FROM {inner}) AS x"  # noqa: S608 - ours
+        statement += f" WHERE x.found {'=' if none else '>'} 0"
+    return _of_people(statement, w, partial(_beside, w, test, none))
 
 
 def _share(rng: random.Random, w: World) -> Habit | None:
     """A share of people, with a subquery for all of them below the line."""
-    test = _drawn(rng, w, w.main)
+    test = _draw_test(rng, w, w.main)
     if test is None:
         return None
     unit, main = quoted(str(w.main.unit)), quoted(w.main.name)
-    said = (
+    statement = (
         f"SELECT COUNT(DISTINCT {unit}) * 1.0 / (SELECT COUNT(DISTINCT {unit}) FROM {main}) AS s "  # noqa: S608 - ours
-        f"FROM {main} WHERE {_written(w, test, '')}"
+        f"FROM {main} WHERE {_spelling(w, test, '')}"
     )
-    return _of_people(said, w, *(partial(_people, w, w.main, t) for t in (test, None)))
+    return _of_people(statement, w, *(partial(_people, w, w.main, t) for t in (test, None)))

@@ -370,12 +370,12 @@ class _Sly(str):
 def _strings(_rng: random.Random) -> Probe:
     def run(curator: Curator) -> Iterator[str]:
         table, sly, n = curator.table("people"), _Sly("t1"), frame.count()
-        for asked in (
+        for question in (
             table.where(frame.col("town") == sly).agg(n=n),
             table.where(frame.col("town").is_in(sly)).group_by("town").agg(n=n),
             table.where(frame.col(_Sly("age")) == 3).agg(n=n),
         ):
-            if any(isinstance(text, _Sly) for text in _within(asked.query)):
+            if any(isinstance(text, _Sly) for text in _within(question.query)):
                 yield "a subclass of str stands in the plan: it writes its own SQL"
 
     return _free("a text that is not quite a text", run)
@@ -405,8 +405,8 @@ def _doors(_rng: random.Random) -> Probe:
 
     def run(curator: Curator) -> Iterator[str]:
         table = curator.table("people")
-        told: Any = table.public_fanout
-        if accepted(lambda: told("people", ("age",))):
+        fanout: Any = table.public_fanout
+        if accepted(lambda: fanout("people", ("age",))):
             yield "how often keys of a private table repeat is disclosed for free"
         if accepted(lambda: curator.preview(f"{count}@elsewhere", epsilon=1)):
             yield "the name of another database is accepted and ignored"
@@ -457,14 +457,14 @@ def _tests(_rng: random.Random) -> Probe:
         if stats is None:  # only SciPy's own tests may run, and this package does not load them
             return
 
-        def asked(text: str) -> object:
+        def ask(text: str) -> object:
             options = {"popmean": 0}
             return inference.curated_test(
                 curator, stats.ttest_1samp, text, epsilon=1, options=options
             )
 
         for more in _MORE:
-            if accepted(partial(asked, more)):
+            if accepted(partial(ask, more)):
                 yield f"a curated test takes {more!r} for a column"
 
     return _free("curated tests of more than a column", run)

@@ -42,11 +42,11 @@ class Desk:
     def entry(self, epsilon: object = "0.1", *, delta: object = 0, **more: Any) -> Entry:
         """A debit of pure cost unless a δ is given."""
         e, d = Fraction(str(epsilon)), Fraction(str(delta))
-        given: dict[str, Any] = {
+        defaults: dict[str, Any] = {
             "policy": self.policy.identity, "fingerprint": "f", "analyst": None, "plan": "count",
             "noise": "laplace", "neighbours": "add-remove", "unit": None, "tables": ("people",),
         }  # fmt: skip
-        return Entry(**(given | {"cost": Cost(e, d, e * e / 2, d)} | more))
+        return Entry(**(defaults | {"cost": Cost(e, d, e * e / 2, d)} | more))
 
     def spend(self, *args: Any, **more: Any) -> Receipt:
         """Debit."""
@@ -111,13 +111,13 @@ def _refusals(opener: Open) -> None:
 def _durable(opener: Open) -> None:
     """Whoever opens the policy again finds what was spent and who asked, in order."""
     desk = Desk(opener)
-    spent = [
+    debits = [
         desk.entry("0.2", plan=f"q{i}", analyst="ann", key=f"k{i}", source="s") for i in range(3)
     ]
-    for entry in spent:
+    for entry in debits:
         desk.open().debit(entry)
     again = desk.open()
-    need(list(again.entries) == spent, "entries are not what was debited, oldest first")
+    need(list(again.entries) == debits, "entries are not what was debited, oldest first")
     need(again.balance().left("epsilon") == Fraction("0.4"), "a handle has a budget of its own")
 
 
@@ -170,9 +170,9 @@ def _lookups(opener: Open) -> None:
     receipt = desk.book.debit(entry)
     need(not desk.book.knows(entry) and desk.book.found(entry) is None, "a run is an answer")
     need(desk.book.settle(receipt, long) == long, "a long outcome is cut")
-    found = desk.book.found(entry)
+    hit = desk.book.found(entry)
     need(desk.book.knows(entry), "an answered question is not known")
-    need(found is not None and found.stored == long, "the stored answer is not found")
+    need(hit is not None and hit.stored == long, "the stored answer is not found")
     for other in (desk.entry("0.1", source="t"), desk.entry("0.1", source="s", plan="b")):
         need(not desk.book.knows(other), "a question that nobody asked is known")
         need(desk.book.found(other) is None, "another question's answer is found")
@@ -271,15 +271,15 @@ def _one_key(opener: Open) -> None:
     """Many at once under one key pay once and see one outcome."""
     desk = Desk(opener)
     entry, outcomes = desk.entry("0.6", key="once", fresh=True), list[str | None]()
-    paid = threading.Barrier(_THREADS, timeout=60)
+    barrier = threading.Barrier(_THREADS, timeout=60)
 
     def ask(i: int) -> None:
         try:
             receipt = desk.book.debit(entry)
         except BaseException:
-            paid.abort()  # the others need not wait for it
+            barrier.abort()  # the others need not wait for it
             raise
-        paid.wait()  # all have their receipts before the first outcome is stored
+        barrier.wait()  # all have their receipts before the first outcome is stored
         outcomes.append(receipt.stored or desk.book.settle(receipt, f"[{i}]"))
 
     raised = _together(ask)

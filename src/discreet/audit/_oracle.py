@@ -53,11 +53,11 @@ def _ticks(moment: dt.datetime, column: pol.Timestamp) -> int:
 
 def clean(column: pol.Column, raw: Any) -> Any:
     """Code of a raw value, as the policy's words say."""
-    code = _known(column, raw)
-    return _known(column, column.null) if code is None and column.null is not None else code
+    code = _code(column, raw)
+    return _code(column, column.null) if code is None and column.null is not None else code
 
 
-def _known(column: pol.Column, raw: Any) -> Any:
+def _code(column: pol.Column, raw: Any) -> Any:
     if raw is None or (isinstance(raw, float) and math.isnan(raw)):
         return None
     match column:
@@ -66,8 +66,8 @@ def _known(column: pol.Column, raw: Any) -> Any:
         case pol.Boolean():
             return int(raw) if raw in (0, 1) else None
         case pol.Category():
-            known = raw if raw in column.values else column.other
-            return None if known is None else [*column.values, known].index(known)
+            label = raw if raw in column.values else column.other
+            return None if label is None else [*column.values, label].index(label)
         case pol.Date():
             code = (raw - _EPOCH).days
         case pol.Timestamp():
@@ -84,7 +84,7 @@ def _known(column: pol.Column, raw: Any) -> Any:
     return min(max(code, low), high)
 
 
-def drawn(rng: random.Random, column: pol.Column) -> Any:
+def raw_value(rng: random.Random, column: pol.Column) -> Any:
     """Raw value: often at the ends of the domain, sometimes beyond them or NULL."""
     if rng.random() < 0.1:
         return None
@@ -236,12 +236,12 @@ def world(
 
 
 def _row(rng: random.Random, table: pol.Table) -> Row:
-    return {name: drawn(rng, column) for name, column in table.columns.items()}
+    return {name: raw_value(rng, column) for name, column in table.columns.items()}
 
 
 def _person(rng: random.Random, policy: pol.Policy, main: pol.Table, unit: Any) -> Tables:
     """Rows of one unit, often many and often equal."""
-    found: Tables = {}
+    tables: Tables = {}
     for table in sorted(policy.tables.values(), key=_depth):
         if table.public:
             continue
@@ -255,8 +255,8 @@ def _person(rng: random.Random, policy: pol.Policy, main: pol.Table, unit: Any) 
         for row in rows:
             if table.unit is not None:
                 row[str(table.unit)] = unit
-        found[table.name] = _named(rng, table, rows, unit, found)
-    return found
+        tables[table.name] = _linked_rows(rng, table, rows, unit, tables)
+    return tables
 
 
 def _depth(table: pol.Table) -> int:
@@ -264,13 +264,13 @@ def _depth(table: pol.Table) -> int:
     return 0 if above is None else 1 + _depth(above)
 
 
-def _named(
-    rng: random.Random, table: pol.Table, rows: list[Row], unit: Any, found: Tables
+def _linked_rows(
+    rng: random.Random, table: pol.Table, rows: list[Row], unit: Any, tables: Tables
 ) -> list[Row]:
     """Rows that name each other within one unit; without an owner there are none."""
     above = None if table.owner is None else table.owner.above
     if table.owner is not None and above is not None:
-        names = [row[str(above.key)] for row in found[above.name]]
+        names = [row[str(above.key)] for row in tables[above.name]]
         rows = rows if names else []
         for row in rows:
             row[table.owner.column] = rng.choice(names)
@@ -299,7 +299,7 @@ class Question:
     public: str | None
     where: tuple[tuple[str, str], str, Any] | None
     keys: tuple[tuple[str, str], ...]
-    asked: tuple[tuple[str, tuple[str, str] | None], ...]
+    statistics: tuple[tuple[str, tuple[str, str] | None], ...]
     rows: int | None
     groups: int | None
     names: Mapping[str, str] | None = None
@@ -332,10 +332,10 @@ class Question:
         }  # fmt: skip
         keys = [f"{self._name(k)} AS k{i}" for i, k in enumerate(self.keys)]
         items = [f"{forms[kind].format(c and self._name(c))} AS a{i}"
-                 for i, (kind, c) in enumerate(self.asked)]  # fmt: skip
+                 for i, (kind, c) in enumerate(self.statistics)]  # fmt: skip
         options = {"max_rows_contributed": self.rows, "max_groups_contributed": self.groups}
-        said = "".join(f", {k}={v}" for k, v in options.items() if v is not None)
-        head = f"WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1{said}) " if said else ""
+        settings = "".join(f", {k}={v}" for k, v in options.items() if v is not None)
+        head = f"WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1{settings}) " if settings else ""
         text = f"SELECT {head}{', '.join([*keys, *items])} FROM {self._source}"  # noqa: S608 - ours
         if self.join:
             assert w.other is not None
@@ -354,14 +354,16 @@ class Question:
         )
 
     def amiss(
-        self, tables: Tables, found: Sequence[Mapping[tuple[Any, ...], int]]
+        self, tables: Tables, answers: Sequence[Mapping[tuple[Any, ...], int]]
     ) -> Iterator[str]:
         """Compare measured integers, one mapping for each statistic, with what is meant."""
         free = not exceeded(self, tables)
         rows, groups, each = bounds(self)
         top = min(n for n in (rows, groups and each and groups * each) if n is not None)
         people = {u for u, _ in joined(self, tables)}
-        for (kind, _), truth, exact in zip(self.asked, meaning(self, tables), found, strict=True):
+        for (kind, _), truth, exact in zip(
+            self.statistics, meaning(self, tables), answers, strict=True
+        ):
             if kind == "median":
                 continue
             got, true = ({k: v for k, v in m.items() if v} for m in (exact, truth))
@@ -397,15 +399,15 @@ def question(rng: random.Random, w: World) -> Question:
     columns = [(t.name, n) for t in tables for n in t.columns if t is not w.public or n != w.on]
     numbers = [c for c in columns if isinstance(w.column(c), _NUMBERS)]
     keys = [c for c in columns if few(w.column(c))]
-    asked: list[tuple[str, tuple[str, str] | None]] = [("count", None)]
-    asked += [(k, c) for k in ("sum", "distinct", "median") for c in numbers]
-    asked += [("units", None)] if w.unit else []
+    offers: list[tuple[str, tuple[str, str] | None]] = [("count", None)]
+    offers += [(k, c) for k in ("sum", "distinct", "median") for c in numbers]
+    offers += [("units", None)] if w.unit else []
     tested = [c for c in columns if not isinstance(w.column(c), pol.Timestamp)]
     return Question(
         w, join, public,
         rng.choice([None, condition(rng, w, rng.choice(tested))]) if tested else None,
         tuple(rng.sample(keys, rng.randint(0, min(2, len(keys))))),
-        tuple(rng.sample(asked, rng.randint(1, min(3, len(asked))))),
+        tuple(rng.sample(offers, rng.randint(1, min(3, len(offers))))),
         rng.choice([None, None, 1, 2, 5]),
         rng.choice([None, None, 1, 2]),
     )  # fmt: skip
@@ -416,14 +418,16 @@ def choice(rng: random.Random, w: World) -> Question | None:
     columns = [(w.main.name, n) for n in w.main.columns]
     open_keys = [c for c in columns if isinstance(w.column(c), pol.Text)]
     listed = [c for c in columns if isinstance(w.column(c), pol.Category) and few(w.column(c))]
-    asked: list[tuple[str, tuple[str, str] | None]] = [("mode", c) for c in listed]
-    asked += [("count", None)] if open_keys else []
-    if not asked:
+    offers: list[tuple[str, tuple[str, str] | None]] = [("mode", c) for c in listed]
+    offers += [("count", None)] if open_keys else []
+    if not offers:
         return None
-    kind, column = rng.choice(asked)
+    kind, column = rng.choice(offers)
     keys = (open_keys if kind == "count" else [c for c in listed if c != column])[:1]
-    kept = tuple(keys) if kind == "count" else tuple(rng.sample(keys, rng.randint(0, len(keys))))
-    return Question(w, False, None, None, kept, ((kind, column),), None, None)
+    grouping = (
+        tuple(keys) if kind == "count" else tuple(rng.sample(keys, rng.randint(0, len(keys))))
+    )
+    return Question(w, False, None, None, grouping, ((kind, column),), None, None)
 
 
 def renamed(rng: random.Random, w: World) -> Question | None:
@@ -436,9 +440,9 @@ def renamed(rng: random.Random, w: World) -> Question | None:
     one = rng.choice(numbers)
     if w.main.unit is not None and rng.random() < 0.5:
         called[columns.index(one)] = str(w.main.unit)
-    asked = (rng.choice(["sum", "distinct"]), (w.main.name, one))
+    statistic = (rng.choice(["sum", "distinct"]), (w.main.name, one))
     names = dict(zip(columns, called, strict=True))
-    return Question(w, False, None, None, (), (asked,), None, None, names, rng.random() < 0.5)
+    return Question(w, False, None, None, (), (statistic,), None, None, names, rng.random() < 0.5)
 
 
 def condition(
@@ -488,9 +492,9 @@ def joined(q: Question, tables: Tables) -> list[tuple[Any, dict[tuple[str, str],
         mine, its = (main.name, w.on), (w.public.name, w.on)
         blank = {(w.public.name, n): None for n in w.public.columns}
         for u, row in rows:
-            found = [s for s in shops if row[mine] is not None and s[its] == row[mine]]
-            found = [blank] if not found and q.public == "left" else found
-            wide += [(u, row | s) for s in found]
+            matches = [s for s in shops if row[mine] is not None and s[its] == row[mine]]
+            matches = [blank] if not matches and q.public == "left" else matches
+            wide += [(u, row | s) for s in matches]
         rows = wide
     rows = [(u, r) for u, r in rows if passes(q, r)]
     return [(u, r) for u, r in rows if all(r[k] is not None for k in q.keys)]
@@ -502,18 +506,18 @@ def meaning(q: Question, tables: Tables) -> list[Counter[tuple[Any, ...]]]:
     for u, row in joined(q, tables):
         groups[tuple(row[k] for k in q.keys)].append((u, row))
     answers = []
-    for kind, column in q.asked:
-        found: Counter[tuple[Any, ...]] = Counter()
+    for kind, column in q.statistics:
+        counts: Counter[tuple[Any, ...]] = Counter()
         for key, members in groups.items():
             values = [r[column] for _, r in members if column and r[column] is not None]
             if kind == "mode":  # what is chosen by: rows of each value
-                found.update((*key, value) for value in values)
+                counts.update((*key, value) for value in values)
                 continue
-            found[key] = {
+            counts[key] = {
                 "count": len(members), "units": len({u for u, _ in members}),
                 "sum": sum(values), "distinct": len(set(values)), "median": 0,
             }[kind]  # fmt: skip
-        answers.append(found)
+        answers.append(counts)
     return answers
 
 
@@ -550,7 +554,7 @@ def exceeded(q: Question, tables: Tables) -> bool:
     of = defaultdict(list)
     for u, row in joined(q, tables):
         of[u].append(tuple(row[k] for k in q.keys))
-    alone = {k for k, _ in q.asked} <= {"units"}
+    alone = {k for k, _ in q.statistics} <= {"units"}
     for keys in of.values():
         counts = Counter(set(keys)) if alone else Counter(keys)
         over = [(counts.total(), rows), (len(counts), groups), (max(counts.values()), each)]

@@ -140,7 +140,7 @@ class Once(Reference):
 def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
     lowered = plan.lowered
     left, right = (e if isinstance(e, Once) else Once(e) for e in (left, right))
-    found: list[str] = []
+    violations: list[str] = []
     steps: list[Step] = []
     sides = [
         [engine.execute(a, salt) if a.measures else {} for a in lowered.aggregates]
@@ -153,7 +153,7 @@ def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
     for name, priced, a, b in pairs + _further(pairs, (left, right), salt):
         part = priced.part
         moved = part.moved(a, b)
-        found += [f"{name}: {what}" for what in moved]
+        violations += [f"{name}: {what}" for what in moved]
         for (suffix, declared, one), (_, _, two) in zip(part.steps(a), part.steps(b), strict=True):
             step = f"{part.kind}{suffix}", name
             steps.append(Step(*step, _norms(declared), _norms(distance(one, two)), tuple(moved)))
@@ -161,22 +161,22 @@ def _of_plan(plan: Plan, left: Engine, right: Engine, salt: Salt) -> Replay:
         draws = _Frozen(), _Frozen()
         records = [measure(plan, e, salt, d) for e, d in zip((left, right), draws, strict=True)]
         if draws[0].calls != draws[1].calls:
-            found.append("different noise calls")
+            violations.append("different noise calls")
         if records[0].keys != records[1].keys:
-            found.append("different keys or order")
-    return Replay(tuple(found), tuple(steps))
+            violations.append("different keys or order")
+    return Replay(tuple(violations), tuple(steps))
 
 
 def _further(pairs: Sequence[_Pair], sides: tuple[Engine, Engine], salt: Salt) -> list[_Pair]:
     """Second rounds of selecting keys, as if the first had released half of them."""
-    found = []
+    rounds = []
     for name, priced, a, b in pairs:
         keys = sorted({key[:1] for key in a.keys() | b.keys()}, key=str)[::2]
         again = priced.part.further(priced, Cells(keys, None, (0,) * len(keys)))
         if again is not None:
             left, right = (engine.execute(again, salt) for engine in sides)
-            found.append((f"{name}, second round", priced, left, right))
-    return found
+            rounds.append((f"{name}, second round", priced, left, right))
+    return rounds
 
 
 def _norms(s: Sensitivity) -> dict[str, Fraction]:
@@ -207,7 +207,7 @@ class _Tape:
         """Draw, or replay."""
         number = len(self.calls)
         # the code may change its arguments and outcomes afterwards; what counted is kept
-        call = replace(call, private=_kept(call.private), public=_kept(call.public))
+        call = replace(call, private=_copy(call.private), public=_copy(call.public))
         self.calls.append(call)
         if self.before is None:
             with warnings.catch_warnings():
@@ -218,7 +218,7 @@ class _Tape:
                     self.outcomes.append(_Raised(error))
         elif number >= len(self.before.calls):
             self.difference = (
-                f"{_FLOW}: call {number + 1}, {_named(call)}, is made on the neighbour only"
+                f"{_FLOW}: call {number + 1}, {_label(call)}, is made on the neighbour only"
             )
             raise _Diverged
         elif words := _unlike(self.before.calls[number], call, f"call {number + 1}"):
@@ -226,23 +226,23 @@ class _Tape:
             raise _Diverged
         else:
             self.outcomes.append(self.before.outcomes[number])
-        given = self.outcomes[-1]
-        if isinstance(given, _Raised):
-            raise given.error
-        return _kept(given)
+        answer = self.outcomes[-1]
+        if isinstance(answer, _Raised):
+            raise answer.error
+        return _copy(answer)
 
     def run(self, function: Callable[[Any], Any], data: Any) -> _Tape:
         """Run a function and write down how it ends."""
-        with recording(self), warnings.catch_warnings(record=True) as said:
+        with recording(self), warnings.catch_warnings(record=True) as messages:
             warnings.simplefilter("always")
             try:
-                self.end = "returns", _kept(function(data))
+                self.end = "returns", _copy(function(data))
             except _Diverged:
                 self.end = "diverges", None
             except Exception as error:  # noqa: BLE001 - how a run ends is what is compared
-                carried = _kept((error.args, dict(vars(error))))
+                carried = _copy((error.args, dict(vars(error))))
                 self.end = "raises", (type(error).__qualname__, str(error), carried)
-        self.warned = [(w.category.__qualname__, str(w.message)) for w in said]
+        self.warned = [(w.category.__qualname__, str(w.message)) for w in messages]
         return self
 
 
@@ -253,7 +253,7 @@ class _Raised:
     error: Exception
 
 
-def _kept(x: Any) -> Any:
+def _copy(x: Any) -> Any:
     """Return a copy that later changes do not reach; what has none is kept as it is."""
     try:
         return copy.deepcopy(x)
@@ -261,19 +261,19 @@ def _kept(x: Any) -> Any:
         return x
 
 
-def _named(call: Call) -> str:
+def _label(call: Call) -> str:
     return f"{call.mechanism} ({call.where})"
 
 
 def _unlike(left: Call, right: Call, number: str) -> str:
     """Say how two calls differ in what is public, or nothing."""
     if left.mechanism != right.mechanism or left.where != right.where:
-        return f"{_FLOW}: {number}: {_named(left)} on one side, {_named(right)} on the other"
+        return f"{_FLOW}: {number}: {_label(left)} on one side, {_label(right)} on the other"
     for name, value in left.public.items():
         other = right.public.get(name)
         if not _public_alike(value, other):
             what = f"{name}={value!r} and {name}={other!r}"
-            return f"a parameter depends on the data: {what} in {number}, {_named(left)}"
+            return f"a parameter depends on the data: {what} in {number}, {_label(left)}"
     return ""
 
 
@@ -291,7 +291,7 @@ def _of_function(function: Callable[[Any], Any], data: Any, neighbour: Any) -> R
     both = len(first.calls) if not other.difference else len(other.calls) - 1
     pairs = list(zip(first.calls[:both], other.calls[:both], strict=False))
     steps = tuple(step_of(a, b) for a, b in pairs)
-    found = [f"{fault} ({step.where})" for step in steps for fault in step.faults]
+    violations = [f"{fault} ({step.where})" for step in steps for fault in step.faults]
     notes = [f"{step.unjudged} ({step.where})" for step in steps if step.unjudged]
     try:
         if again.difference or not _ends_alike(first, again):
@@ -301,13 +301,13 @@ def _of_function(function: Callable[[Any], Any], data: Any, neighbour: Any) -> R
                 "returns cannot be compared"
             )
         else:
-            found += _differences(first, other)
+            violations += _differences(first, other)
     except Uncomparable as error:
         notes.append(f"a {error} comes out, which cannot be compared: return numbers or a table")
     compared = not notes
     if not first.calls:
         notes.append("no mechanism was called")
-    return Replay(tuple(found), steps, tuple(notes), compared)
+    return Replay(tuple(violations), steps, tuple(notes), compared)
 
 
 def _ends_alike(a: _Tape, b: _Tape) -> bool:
@@ -320,7 +320,7 @@ def _differences(first: _Tape, other: _Tape) -> Iterator[str]:
         yield other.difference
         return
     if len(other.calls) < len(first.calls):
-        missing = _named(first.calls[len(other.calls)])
+        missing = _label(first.calls[len(other.calls)])
         yield f"{_FLOW}: {missing} is not called on the neighbour"
     if first.end[0] != other.end[0]:
         yield f"the function {first.end[0]} on one side, {other.end[0]} on the other"
@@ -439,9 +439,9 @@ def measurements(
     ]
 
 
-def _salt(given: Salt | bytes | str | int | None) -> Salt:
-    if isinstance(given, Salt):
-        return given
-    if given is None:
+def _salt(salt: Salt | bytes | str | int | None) -> Salt:
+    if isinstance(salt, Salt):
+        return salt
+    if salt is None:
         return fresh_salt()
-    return Salt(given if isinstance(given, bytes) else str(given).encode())
+    return Salt(salt if isinstance(salt, bytes) else str(salt).encode())

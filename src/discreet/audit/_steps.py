@@ -90,7 +90,7 @@ class Replay:
         rows = [_HEADER]
         for s in self.steps:
             mark = "FAIL" if s.faults else "?" if s.unjudged else "pass"
-            rows.append((mark, s.name, s.where, shown(s.declared), shown(s.measured)))
+            rows.append((mark, s.name, s.where, listing(s.declared), listing(s.measured)))
         lines = [*columns(rows)] if self.steps else ["no call was measured"]
         lines += [f"VIOLATED  {text}" for text in self.violations]
         lines += [f"note      {text}" for text in self.notes]
@@ -99,7 +99,7 @@ class Replay:
         return "\n".join(lines)
 
 
-def shown(distances: Mapping[str, Fraction]) -> str:
+def listing(distances: Mapping[str, Fraction]) -> str:
     """Distances on one line."""
     return ", ".join(f"{name} {_exact.show(x)}" for name, x in distances.items()) or "-"
 
@@ -131,10 +131,10 @@ class _Unmeasured(Exception):  # noqa: N818 - no error: the step says so
     """A private argument whose distance to another cannot be measured."""
 
 
-_Found = tuple[dict[str, Fraction], dict[str, Fraction], list[str]]
+_Distances = tuple[dict[str, Fraction], dict[str, Fraction], list[str]]
 
 
-def _vector(left: Call, right: Call) -> _Found:
+def _vector(left: Call, right: Call) -> _Distances:
     name = {"l1": "L1", "l2": "L2", "linf": "L∞"}[left.norm]
     bound = _exact.decimal(left.public["sensitivity"], "sensitivity")
     a, b = cells(left.private), cells(right.private)
@@ -175,7 +175,7 @@ def _root(square: Fraction) -> Fraction:
     return Fraction(math.isqrt(math.floor(square * 2**120)) + 1, 2**60)
 
 
-def _keys(left: Call, right: Call) -> _Found:
+def _keys(left: Call, right: Call) -> _Distances:
     """Counts by key: how many keys moved, and how far the one that moved most."""
     change = str(left.public["neighbours"]).endswith(("change-one", "CHANGE_ONE"))
     declared = {
@@ -191,7 +191,7 @@ def _keys(left: Call, right: Call) -> _Found:
     return declared, measured, []
 
 
-def _records(left: Call, right: Call) -> _Found:
+def _records(left: Call, right: Call) -> _Distances:
     """Records of people: how many changed; their number is public."""
     a, b = cells(left.private), cells(right.private)
     faults = []

@@ -25,8 +25,10 @@ def show(console: Console, answer: Answer, confidence: str, *, simultaneous: boo
     keys = next((i for i in range(len(names)) if i in noisy), len(names))
     show_table(console, grid(names, rows, right=noisy, keys=keys))
     if len(values) > MOST:
-        hidden = len(values) - MOST
-        say(console, f"… {plural(hidden, 'more row')}: --json prints all, --save keeps them", "dim")
+        surplus = len(values) - MOST
+        say(
+            console, f"… {plural(surplus, 'more row')}: --json prints all, --save keeps them", "dim"
+        )
     level = f"{100 * read_confidence(confidence):.6g} %"
     all_at_once = ", all at once" if simultaneous else ""
     say(console, footer(answer, level + all_at_once), "dim")

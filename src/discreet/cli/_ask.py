@@ -38,8 +38,10 @@ def preview(
         check_offer(offer, opened)
         quote = opened.preview(text, **offer)
     if isinstance(quote, Price):
-        told = quote
-        return Reply(dict(told.data), lambda console: _show_quote(console, told, show_sql=show_sql))
+        price = quote
+        return Reply(
+            dict(price.data), lambda console: _show_quote(console, price, show_sql=show_sql)
+        )
     plan, level = quote.plan, read_confidence(offer["confidence"])
     data = {
         "cost": quote.cost,
@@ -87,8 +89,8 @@ def ask(
     level = str(offer["confidence"])
     files = []
     if save is not None:
-        kept = answer.record() if answer.signed is None else dict(answer.signed)
-        write(save, json_safe(json.dumps(kept, ensure_ascii=False, indent=1)) + "\n")
+        record = answer.record() if answer.signed is None else dict(answer.signed)
+        write(save, json_safe(json.dumps(record, ensure_ascii=False, indent=1)) + "\n")
         files.append(save)
     if chart is not None:
         _charts.draw(answer.chart(level), chart)

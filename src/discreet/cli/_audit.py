@@ -64,27 +64,27 @@ def _verdict(rows: list[dict[str, Any]]) -> str:
 def of_policy(policy: str, *, pairs: int, seconds: float, as_json: bool) -> Reply:
     """Replay every column and operator of a policy; then random questions, if there is time."""
     with telling("replaying the policy on made-up neighbours", quiet=as_json) as tell:
-        found = audit.certify(policy, pairs=pairs, tell=tell)
+        certificate = audit.certify(policy, pairs=pairs, tell=tell)
         random = None
-        if seconds and found.ok:
+        if seconds and certificate.ok:
             tell(f"random questions for {seconds:g} s")
             random = audit.fuzz(policy, seconds=seconds)
-    rows, ok = found.to_dicts(), found.ok and (random is None or random.ok)
+    rows, ok = certificate.to_dicts(), certificate.ok and (random is None or random.ok)
 
     def show(console: Console) -> None:
-        heading(console, f"Policy {found.policy}: every column and operator")
+        heading(console, f"Policy {certificate.policy}: every column and operator")
         header = ["table", "column", "type", "questions", "refused", "reached"]
         names = ["table", "column", "kind", "questions", "refused"]
         cells = [[*(str(r[n]) for n in names), f"{r['reached']:.0%}"] for r in rows]
         show_table(console, grid(header, cells, right=(3, 4, 5), keys=2))
         console.print()
-        say(console, "\n".join([*found.verdict(), *([repr(random)] if random else [])]))
+        say(console, "\n".join([*certificate.verdict(), *([repr(random)] if random else [])]))
         if ok:
             say(console, "No counterexample. An audit can accuse, not prove.")
 
-    data = {"ok": ok, "policy": found.policy, "pairs": found.pairs, "rows": rows,
+    data = {"ok": ok, "policy": certificate.policy, "pairs": certificate.pairs, "rows": rows,
             "counterexamples": [{"question": v.question, "words": v.words}
-                                for v in found.violations]}  # fmt: skip
+                                for v in certificate.violations]}  # fmt: skip
     if random is not None:
         data["fuzz"] = {"questions": random.questions, "found": [c.words for c in random.found]}
     return Reply(data, show, found=not ok)

@@ -51,7 +51,7 @@ _SYMBOLS: Final = {"epsilon": "ε", "rho": "ρ", "delta": "δ"}
 _OTHERS: Final = "(others)"
 _NOBODY: Final = "(nobody named)"
 _WIDTH: Final = 48
-_LEFT: Final = (
+_REMAINDER: Final = (
     "left is the largest ε that one more question may have. Many small questions may add up to "
     "more than the total: together they reveal less than their sum says. Gaussian noise (a price "
     "in ρ, or with a δ) is counted by ρ alone from then on, so spent and left need not add up to "
@@ -86,7 +86,9 @@ def show(where: Where, *, analyst: str | None, last: int) -> Reply:
         "accounting": state.limits.accounting,
         "whole": _amounts(ledger.balance()),
         "shares": {who: exactly(part) for who, part in state.limits.shares.items()},
-        "analysts": {who: _spent(state.limits, b, ledger.balance()) for who, b in spenders.items()},
+        "analysts": {
+            who: _spending(state.limits, b, ledger.balance()) for who, b in spenders.items()
+        },
         "entries": [_row(line) for line in lines[-last:]] if last else [],
     }
 
@@ -100,15 +102,15 @@ def show(where: Where, *, analyst: str | None, last: int) -> Reply:
     return Reply(data, print_all)
 
 
-def _remote(found: Spending) -> Reply:
+def _remote(spending: Spending) -> Reply:
     data = {
-        "analyst": found.analyst,
-        "accounting": found.table.accounting,
-        "whole": _amounts(found.table),
-        "share": _amounts(found.share, found.table),
-        "set_aside": exactly(found.held),
+        "analyst": spending.analyst,
+        "accounting": spending.table.accounting,
+        "whole": _amounts(spending.table),
+        "share": _amounts(spending.share, spending.table),
+        "set_aside": exactly(spending.held),
     }
-    return Reply(data, lambda console: say(console, repr(found)))
+    return Reply(data, lambda console: say(console, repr(spending)))
 
 
 def _spenders(ledger: ChainedLedger, analyst: str | None) -> dict[str, Balance]:
@@ -145,7 +147,7 @@ def _amounts(balance: Balance, whole: Balance | None = None) -> dict[str, dict[s
     }
 
 
-def _spent(budget: Budget, balance: Balance, whole: Balance) -> dict[str, Any]:
+def _spending(budget: Budget, balance: Balance, whole: Balance) -> dict[str, Any]:
     amounts = _amounts(balance, whole)
     return amounts if budget.shares else {c: {"spent": a["spent"]} for c, a in amounts.items()}
 
@@ -190,7 +192,7 @@ def _show_spenders(
     numeric = range(1, len(header))
     show_table(console, grid([*header, ""], rows, right=tuple(numeric), keys=1))
     if {"epsilon", "rho"} <= set(whole.amounts):
-        say(console, _LEFT, "dim")
+        say(console, _REMAINDER, "dim")
 
 
 def _show_time(console: Console, budget: Budget, lines: Sequence[Line]) -> None:
@@ -214,7 +216,7 @@ def _timeline(budget: Budget, debits: Sequence[Line]) -> tuple[str, str, str]:
     slices = [0.0] * _WIDTH
     for moment, line in zip(moments, debits, strict=True):
         at = min(_WIDTH - 1, int((moment - begin).total_seconds() / length * _WIDTH))
-        slices[at] += float(_paid(budget, line))
+        slices[at] += float(_price(budget, line))
     form = "%Y-%m-%d" if begin.date() != end.date() else "%Y-%m-%d %H:%M:%S"
     return sparkline(slices), begin.strftime(form), end.strftime(form)
 
@@ -223,7 +225,7 @@ def _main(budget: Budget) -> str:
     return "epsilon" if budget.rho is None else "rho"
 
 
-def _paid(budget: Budget, line: Line) -> Fraction:
+def _price(budget: Budget, line: Line) -> Fraction:
     cost: Fraction = getattr(line.entry("").cost, _main(budget))
     return cost
 
@@ -234,10 +236,10 @@ def _show_entries(console: Console, budget: Budget, lines: Sequence[Line]) -> No
     rows = []
     for line in lines:
         body = line.content
-        paid = short(_paid(budget, line)) if line.kind == "debit" else ""
+        price = short(_price(budget, line)) if line.kind == "debit" else ""
         who = body.get("analyst") or body.get("by") or ""
         rows.append(
-            [str(line.number), line.when[:19].replace("T", " "), who, paid, _description(line)]
+            [str(line.number), line.when[:19].replace("T", " "), who, price, _description(line)]
         )
     header = ("line", "when (UTC)", "who", symbol, "what")
     show_table(console, grid(header, rows, right=(0, 3)))
@@ -335,8 +337,8 @@ def export(where: Where, *, form: str, output: str | None) -> Reply:
         raise UsageError(f"{output!r} already exists: an export is a new file")
     write(path, text)
     data["written"] = output
-    said = f"wrote {plural(len(rows), 'line')} to {output}"
-    return Reply(data, lambda _: say(stderr(), said, "dim"))
+    message = f"wrote {plural(len(rows), 'line')} to {output}"
+    return Reply(data, lambda _: say(stderr(), message, "dim"))
 
 
 def _row(line: Line) -> dict[str, Any]:
@@ -349,11 +351,11 @@ def _row(line: Line) -> dict[str, Any]:
         if name in body:
             row[name] = body[name]
     if past := body.get("forgotten"):
-        row["note"] = "; ".join(map(_forgotten, past))
+        row["note"] = "; ".join(map(_predecessor, past))
     return row | {"hash": line.hash}
 
 
-def _forgotten(past: dict[str, Any]) -> str:
+def _predecessor(past: dict[str, Any]) -> str:
     """Say of a ledger that was forgotten who decided, when, and how long it was."""
     lines = f", of {plural(past['lines'], 'line')}" if "lines" in past else ""
     return f"an earlier ledger{lines}, was forgotten by {past.get('by')} at {past.get('at')}"
@@ -388,16 +390,16 @@ def plan(
     with curator(where, spend=False) as opened:
         private = [t.name for t in opened.policy.tables.values() if not t.public]
         name = private[0] if table is None else opened.policy.table(table).name
-        asked = f'SELECT COUNT(*) AS n FROM "{name}"'  # noqa: S608 - a name of the policy
-        quote = opened.preview(asked, within={"n": within}, confidence=confidence)
-        budget, left = opened.policy.budget, opened.ledger.balance()
+        question = f'SELECT COUNT(*) AS n FROM "{name}"'  # noqa: S608 - a name of the policy
+        quote = opened.preview(question, within={"n": within}, confidence=confidence)
+        budget, balance = opened.policy.budget, opened.ledger.balance()
         rows = opened.policy.service.rows
     cost, number, span = quote.plan.cost, questions * months, plural(months, "month")
     delta = budget.delta or Fraction(1, 10**6)
     by_sum = cost.epsilon * number
     by_rho = Fraction(Zcdp(cost.rho * number).epsilon(delta / 2))
     needed = min(by_sum, by_rho) if budget.delta else by_sum
-    fits = left.more(cost)
+    fits = balance.more(cost)
     data = {
         "table": name, "questions": number, "each": exactly(cost.epsilon),
         "epsilon": float(needed), "epsilon_by_sum": float(by_sum),
@@ -447,7 +449,7 @@ def set_shares(where: Where, *, parts: Sequence[str] | None, note: str, by: str)
 
 def close(where: Where, *, table: str | None, note: str, by: str) -> Reply:
     """Record that a table is closed."""
-    _known(where, table)
+    _check_table(where, table)
     ledger = ledger_of(where, "decide")
     ledger.close(table, by=by, note=note)
     return decided(ledger, f"{table or 'everything'} is closed")
@@ -455,7 +457,7 @@ def close(where: Where, *, table: str | None, note: str, by: str) -> Reply:
 
 def reopen(where: Where, *, table: str | None, note: str, by: str) -> Reply:
     """Record that a table is open again."""
-    _known(where, table)
+    _check_table(where, table)
     ledger = ledger_of(where, "decide")
     ledger.reopen(table, by=by, note=note)
     return decided(ledger, f"{table or 'everything'} is open")
@@ -468,14 +470,14 @@ def new_period(where: Where, *, note: str, by: str) -> Reply:
     return decided(ledger, f"period {ledger.state.period} has begun with the whole budget")
 
 
-def _known(where: Where, table: str | None) -> None:
+def _check_table(where: Where, table: str | None) -> None:
     if table is not None:
         where.load().table(table)
 
 
-def decided(ledger: ChainedLedger, said: str, number: int | None = None) -> Reply:
+def decided(ledger: ChainedLedger, words: str, number: int | None = None) -> Reply:
     """Say what has become a line, the last one unless it is named."""
     lines = ledger.lines
     line = lines[-1 if number is None else number - 1]
-    data = {"decision": said, "entry": _row(line), "whole": _amounts(ledger.balance())}
-    return Reply(data, lambda console: say(console, f"Line {line.number}: {said}.", "green"))
+    data = {"decision": words, "entry": _row(line), "whole": _amounts(ledger.balance())}
+    return Reply(data, lambda console: say(console, f"Line {line.number}: {words}.", "green"))

@@ -88,15 +88,15 @@ def _unfilled(blanks: list[str]) -> str:
 
 def _shares(opened: Curator, spend: str) -> dict[str, Answer]:
     """Ask what part of each column's values is missing, and what part lies at an end."""
-    found = {}
+    answers = {}
     tables = [t for t in opened.policy.tables.values() if not t.public]
-    private = {t.name: text for t in tables if (text := _asked(t)) is not None}
+    private = {t.name: text for t in tables if (text := _question(t)) is not None}
     for name, text in private.items():
-        found[name] = opened.sql(text, epsilon=decimal(spend, "spend") / len(private))
-    return found
+        answers[name] = opened.sql(text, epsilon=decimal(spend, "spend") / len(private))
+    return answers
 
 
-def _asked(table: Table) -> str | None:
+def _question(table: Table) -> str | None:
     outputs = []
     for name, column in table.columns.items():
         own, label = quoted(name), name.replace('"', "'")
@@ -106,8 +106,8 @@ def _asked(table: Table) -> str | None:
         if low is not None and getattr(column, "outside", None) == "clamp":
             ends = " OR ".join(f"{own} = {_literal(end)}" for end in (low, high))
             outputs.append(f'AVG({ends}) AS "{label}: at an end"')
-    shown = outputs[:_MOST_SHARES]
-    return f'SELECT {", ".join(shown)} FROM "{table.name}"' if shown else None  # noqa: S608 - names are quoted
+    selection = outputs[:_MOST_SHARES]
+    return f'SELECT {", ".join(selection)} FROM "{table.name}"' if selection else None  # noqa: S608 - names are quoted
 
 
 def _literal(value: object) -> str:
@@ -119,7 +119,7 @@ def _literal(value: object) -> str:
 def unread_columns(table: Table, shares: Answer) -> list[str]:
     """Say of which columns, by the noisy shares, most is surely missing, and the likely cause."""
     (ends,) = shares.interval(0.95)
-    found = []
+    lines = []
     for name, column in table.columns.items():
         low, _ = ends.get(f"{name.replace(chr(34), chr(39))}: missing", (0.0, 0.0))
         if low <= _MOSTLY:
@@ -132,10 +132,10 @@ def unread_columns(table: Table, shares: Answer) -> list[str]:
                 cause = 'if a CSV file writes 31.08.2025, add format = "%d.%m.%Y" to the column'
         elif column.type in ("integer", "real"):
             cause = f'is numbers = "1.234,50" or "1,234.50" to stand in [tables.{table.name}]?'
-        found.append(
+        lines.append(
             f"{name}: most values are missing, or cannot be read as {column.type}; {cause}"
         )
-    return found
+    return lines
 
 
 def _show_shares(console: Console, shares: dict[str, Answer]) -> None:

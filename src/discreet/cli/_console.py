@@ -153,10 +153,10 @@ def _put(console: Console, content: RenderableType, width: int) -> None:
         console.print(content, width=width)
         return
     usual, console.width = console.width, width  # print() never goes beyond the console's own
-    with console.capture() as taken:
+    with console.capture() as capture:
         console.print(content)
     console.width = usual
-    lines = (line.rstrip() for line in taken.get().rstrip("\n").split("\n"))
+    lines = (line.rstrip() for line in capture.get().rstrip("\n").split("\n"))
     console.print(Text("\n".join(lines)), soft_wrap=True)
 
 

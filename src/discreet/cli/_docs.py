@@ -30,10 +30,10 @@ def run(page: str | None) -> Reply:
             say(console, "\nRead one: discreet docs tutorial")
 
         return Reply({"pages": titles}, listed)
-    found = pages.get(page.removesuffix(".md"))
-    if found is None:
+    file = pages.get(page.removesuffix(".md"))
+    if file is None:
         raise UsageError("there is no such page", hint="discreet docs")
-    text = found.read_text("utf-8")
+    text = file.read_text("utf-8")
 
     def show(console: Console) -> None:
         if console.is_terminal:
@@ -41,14 +41,14 @@ def run(page: str | None) -> Reply:
         else:
             console.out(text, highlight=False, end="")
 
-    return Reply({"page": found.stem, "text": text}, show)
+    return Reply({"page": file.stem, "text": text}, show)
 
 
 def _pages() -> list[Path]:
     for place in _PLACES:
-        found = sorted(place.glob("*.md"))
-        if found:
-            return [path for path in found if path.stem != "index"]
+        files = sorted(place.glob("*.md"))
+        if files:
+            return [path for path in files if path.stem != "index"]
     return []
 
 

@@ -37,7 +37,7 @@ def check(
 
     with working("asking the engine and the reference"):
         report = testing.check_url(url, rows=rows, every=every)
-    found = [{"check": c.name, "passed": c.passed, "words": c.words} for c in report.checks]
+    checks = [{"check": c.name, "passed": c.passed, "words": c.words} for c in report.checks]
 
     def show(console: Console) -> None:
         lines = [["pass" if c.passed else "FAIL", c.name, c.words] for c in report.checks]
@@ -45,4 +45,4 @@ def check(
         console.print()
         say(console, "nothing found" if report.ok else f"{len(report.failures)} found")
 
-    return Reply({"ok": report.ok, "checks": found}, show, found=not report.ok)
+    return Reply({"ok": report.ok, "checks": checks}, show, found=not report.ok)

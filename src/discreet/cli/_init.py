@@ -109,8 +109,8 @@ def _show(console: Console, text: str, path: Path | None, blanks: int) -> None:
         return
     say(stderr(), f"wrote {path}", "dim")
     are = "is" if blanks == 1 else "are"
-    left = f"{plural(blanks, 'blank')} (…) {are} left for you" if blanks else "It has no blanks"
-    say(console, f"Drafted {path} without reading a value. {left}.")
+    gaps = f"{plural(blanks, 'blank')} (…) {are} left for you" if blanks else "It has no blanks"
+    say(console, f"Drafted {path} without reading a value. {gaps}.")
     first = "Fill in what you want to be asked about, then" if blanks else "Next"
     say(console, f"{first}: discreet check {path}")
 
@@ -161,8 +161,8 @@ def draft_text(
     """Write the policy with its blanks and the reasons for them."""
     name = path.name if path is not None else "policy.toml"
     stem = name.removesuffix(".toml")
-    named = f"[policy]\nname = {toml.string(stem)}  # stays with its ledger: keep it\n"
-    parts = [_WHY.format(name=visible(name)), named, _budget_text(epsilon, delta)]
+    head = f"[policy]\nname = {toml.string(stem)}  # stays with its ledger: keep it\n"
+    parts = [_WHY.format(name=visible(name)), head, _budget_text(epsilon, delta)]
     parts += [_table_text(draft, source) for draft in drafts]
     text = "\n".join(parts)
     _check_shape(text, drafts, source)
@@ -171,17 +171,17 @@ def draft_text(
 
 def _check_shape(text: str, drafts: Sequence[_Draft], source: str) -> None:
     """Refuse a text that says more than was meant: names come from files of anybody's."""
-    read = tomllib.loads(text)
+    policy = tomllib.loads(text)
     tables = {
         name: (table.get("source"), set(table) - {"source", "unit", "max_rows_per_unit"})
-        for name, table in read["tables"].items()
+        for name, table in policy["tables"].items()
     }
-    meant = {draft.schema.table: (source, {"columns"}) for draft in drafts}
+    intent = {draft.schema.table: (source, {"columns"}) for draft in drafts}
     columns = all(
-        set(read["tables"][d.schema.table]["columns"]) <= {c.name for c in d.schema.columns}
+        set(policy["tables"][d.schema.table]["columns"]) <= {c.name for c in d.schema.columns}
         for d in drafts
     )
-    if set(read) != {"policy", "budget", "tables"} or tables != meant or not columns:
+    if set(policy) != {"policy", "budget", "tables"} or tables != intent or not columns:
         raise UsageError("a policy for these names cannot be drafted")
 
 
@@ -257,8 +257,8 @@ def _column_text(name: str, kind: str | None, native: str) -> list[str]:
 
 def _type_name(native: str) -> str:
     """Name a type without what it is made of: names of fields, and labels, which are values."""
-    found = _TYPE.match(native)
-    return found[0].strip() if found else "this type"
+    match = _TYPE.match(native)
+    return match[0].strip() if match else "this type"
 
 
 def _likely_unit(names: Sequence[str]) -> str | None:
@@ -288,7 +288,7 @@ def _interview(draft: _Draft, ask: Callable[[str], str] | None = None) -> None:
         guess = _likely_unit(names)
         like = f" [{guess}]" if guess else ""
         question = f"Column that says whose row it is, or 'row' if each is its own{like}: "
-        draft.unit = _chosen(reply, question, {n: n for n in (*names, _ROW)}) or guess
+        draft.unit = _choose(reply, question, {n: n for n in (*names, _ROW)}) or guess
     if draft.unit not in (None, _ROW) and draft.max_rows is None:
         draft.max_rows = _count(reply, "Rows of one person that are kept at most [1]: ")
     draft.columns = {}
@@ -298,7 +298,7 @@ def _interview(draft: _Draft, ask: Callable[[str], str] | None = None) -> None:
         kind, own = column.kind, False
         if kind is None:
             question = f"{column.name}: type ({', '.join(_KINDS)}): "
-            kind, own = _chosen(reply, question, _WORDS), True
+            kind, own = _choose(reply, question, _WORDS), True
         line = _column_interview(column.name, kind, reply, own=own)
         if line is not None:
             draft.columns[column.name] = line
@@ -311,13 +311,13 @@ _WORDS: Final = {k[:n]: k for k in _KINDS for n in range(3, len(k) + 1)} | {
 """Types as people write them: their first letters, or what they are called elsewhere."""
 
 
-def _chosen(reply: Callable[[str], str], question: str, known: Mapping[str, str]) -> str | None:
+def _choose(reply: Callable[[str], str], question: str, meanings: Mapping[str, str]) -> str | None:
     """Ask until the answer is a known word, or empty."""
     while answer := reply(question):
-        found = known.get(answer) or known.get(answer.casefold())
-        if found is not None:
-            return found
-        words = ", ".join(dict.fromkeys(known.values()))
+        meaning = meanings.get(answer) or meanings.get(answer.casefold())
+        if meaning is not None:
+            return meaning
+        words = ", ".join(dict.fromkeys(meanings.values()))
         say(stderr(), f"{answer!r} is not one of {words}", "yellow")
     return None
 
@@ -368,17 +368,17 @@ def _number(text: str) -> Any:
     return int(text) if text.lstrip("-").isdecimal() else text
 
 
-def _checked(name: str, given: dict[str, Any]) -> str | None:
+def _checked(name: str, column: dict[str, Any]) -> str | None:
     """Write a column as TOML if a policy would take it; otherwise say why not."""
     from discreet.errors import PolicyError  # noqa: PLC0415 - beside its only use
     from discreet.policy import load  # noqa: PLC0415 - imported when it runs
 
     try:
-        load({"budget": {"epsilon": 1}, "tables": {"t": {"columns": {name: given}}}})
+        load({"budget": {"epsilon": 1}, "tables": {"t": {"columns": {name: column}}}})
     except PolicyError as error:
         say(stderr(), f"left blank: {error.message.partition(': ')[2] or error.message}", "yellow")
         return None
-    return toml.value(given)
+    return toml.value(column)
 
 
 def _input(question: str) -> str:

@@ -37,7 +37,7 @@ class Format(StrEnum):
 
 
 @ledger_app.callback()
-def _named(ctx: typer.Context, *, policy: PolicyFile = None, ledger: LedgerPlace = None) -> None:
+def _places(ctx: typer.Context, *, policy: PolicyFile = None, ledger: LedgerPlace = None) -> None:
     ctx.obj = (policy, ledger)
 
 

@@ -16,7 +16,7 @@ local_app = typer.Typer(
 )
 
 
-def _given(
+def _choices(
     *,
     protocol: Annotated[
         str | None, "NAME", "kary, mean, rappor, …; 'best' chooses. See docs/local.md."
@@ -34,7 +34,7 @@ def _given(
     }  # fmt: skip
 
 
-Given = Annotated[dict[str, Any], _given]
+Choices = Annotated[dict[str, Any], _choices]
 
 
 @command(local_app, "local demo", "_local_work.demo")
@@ -53,7 +53,7 @@ def randomize(
     source: Annotated[str, "FILE", "CSV, JSONL or Parquet; - is stdin."],
     *,
     column: Annotated[str | None, "NAME", "Column with the values, if there are several."] = None,
-    given: Given,
+    choices: Choices,
     save_spec: Annotated[Path | None, "FILE", "Save the specification, for aggregate."] = None,
     output: Annotated[str, "-o", "FILE", ".jsonl, .parquet, .csv, .bin; - is stdout."] = "-",
     as_json: Json = False,
@@ -65,7 +65,7 @@ def randomize(
 def aggregate(
     sources: Annotated[list[str], "FILE…", "Reports: .jsonl, .parquet, .csv, .bin; - is stdin."],
     *,
-    given: Given,
+    choices: Choices,
     candidates: Annotated[Path | None, "FILE", "Values to look for, one per line."] = None,
     unit: Annotated[str | None, "NAME", "Whose privacy: person, device, …"] = None,
     reports_per_unit: Annotated[int, "Reports that one unit sends at most.", {"min": 1}] = 1,

@@ -57,54 +57,54 @@ class Plan:
         return json.dumps({"spec": self.protocol.spec, "values": self.labels}, ensure_ascii=False)
 
 
-def plan(given: Mapping[str, Any]) -> Plan:
+def plan(choices: Mapping[str, Any]) -> Plan:
     """Build the protocol from options, or from a saved specification."""
-    if given["spec"] is not None:
-        others = [k for k, v in given.items() if k != "spec" and v is not None]
+    if choices["spec"] is not None:
+        others = [k for k, v in choices.items() if k != "spec" and v is not None]
         if others:
             raise UsageError(f"--spec says it all; leave out --{others[0]}")
-        return _saved(given["spec"])
-    labels = None if given["values"] is None else tuple(given["values"].split(","))
+        return _saved(choices["spec"])
+    labels = None if choices["values"] is None else tuple(choices["values"].split(","))
     if labels and len(set(labels)) < max(len(labels), 2):
         raise UsageError("--values must be at least two, all different", hint="--values yes,no")
-    name = given["protocol"] or "best"
+    name = choices["protocol"] or "best"
     if name == "rappor":
         return Plan(local.Rappor(), None)
-    if given["epsilon"] is None:
+    if choices["epsilon"] is None:
         raise UsageError("say what one report may cost", hint="--epsilon 1")
-    return Plan(_build(name, given, labels), labels)
+    return Plan(_build(name, choices, labels), labels)
 
 
 def _build(
-    name: str, given: Mapping[str, Any], labels: tuple[str, ...] | None
+    name: str, choices: Mapping[str, Any], labels: tuple[str, ...] | None
 ) -> local.LocalProtocol:
-    epsilon = given["epsilon"]
+    epsilon = choices["epsilon"]
     if name == "mean":
-        if given["low"] is None or given["high"] is None:
+        if choices["low"] is None or choices["high"] is None:
             raise UsageError("a mean needs the public range", hint="--low 0 --high 100")
-        return local.LocalMean(epsilon, given["low"], given["high"])
+        return local.LocalMean(epsilon, choices["low"], choices["high"])
     if name == "randomized-response":
         return local.RandomizedResponse(epsilon=epsilon)
     if name in _OPEN:
         return _OPEN[name](epsilon)  # type: ignore[call-arg]  # protocols of this table take these
-    size = len(labels) if labels else given["domain"]
+    size = len(labels) if labels else choices["domain"]
     if size is None:
         raise UsageError("say which values may occur", hint="--values yes,no, or --domain 16")
     if name == "best":
         return local.best(size, epsilon).protocol
     if name not in _KINDS:
-        known = ["best", "randomized-response", *_KINDS, *_OPEN, "rappor", "mean"]
+        names = ["best", "randomized-response", *_KINDS, *_OPEN, "rappor", "mean"]
         raise UsageError(
-            f"there is no protocol {name[:40]!r}", hint=f"--protocol {' | '.join(known)}"
+            f"there is no protocol {name[:40]!r}", hint=f"--protocol {' | '.join(names)}"
         )
     return _KINDS[name](domain=size, epsilon=epsilon)  # type: ignore[call-arg]  # protocols of this table take these
 
 
 def _saved(path: Path) -> Plan:
     try:
-        read = json.loads(read_text(str(path), "the specification"))
-        labels = read["values"]
-        spec = read["spec"]
+        content = json.loads(read_text(str(path), "the specification"))
+        labels = content["values"]
+        spec = content["spec"]
     except (ValueError, KeyError, TypeError):
         raise UsageError(f"{str(path)!r} is not a specification of discreet local") from None
     return Plan(local.protocol_from_spec(spec), None if labels is None else tuple(map(str, labels)))
@@ -177,20 +177,20 @@ def _values(source: str, column: str | None) -> Iterator[Any]:
         yield row[name]
 
 
-def _encoded(made: Plan, chunk: list[Any]) -> Any:
+def _encoded(scheme: Plan, chunk: list[Any]) -> Any:
     """Turn raw values into what the protocol takes; never say which one was wrong."""
     if None in chunk:
         raise UsageError("a value is missing", hint="leave such rows out")
-    if made.labels is not None:
-        place = {label: i for i, label in enumerate(made.labels)}
-        found = [place.get(str(v), -1) for v in chunk]
-        if -1 in found:
+    if scheme.labels is not None:
+        place = {label: i for i, label in enumerate(scheme.labels)}
+        codes = [place.get(str(v), -1) for v in chunk]
+        if -1 in codes:
             raise UsageError("a value is not among --values", hint="--values with every value")
-        return found
+        return codes
     try:
-        if isinstance(made.protocol, local.LocalMean):
+        if isinstance(scheme.protocol, local.LocalMean):
             return [float(v) for v in chunk]
-        if isinstance(made.protocol, local.Rappor | local.CountMeanSketch | local.HadamardSketch):
+        if isinstance(scheme.protocol, local.Rappor | local.CountMeanSketch | local.HadamardSketch):
             return [str(v) for v in chunk]
         return [_whole(v) for v in chunk]
     except (TypeError, ValueError):
@@ -220,9 +220,9 @@ def _writer(protocol: local.LocalProtocol, output: str) -> Iterator[Callable[[An
         raise UsageError(
             "reports are written as .jsonl, .parquet, .csv or .bin", hint="-o reports.jsonl"
         )
-    made = _FORMS[form]
+    encode = _FORMS[form]
     if output == "-":
-        yield lambda reports: sys.stdout.write(made(reports).decode())
+        yield lambda reports: sys.stdout.write(encode(reports).decode())
         sys.stdout.flush()
         return
     check_writable(Path(output), "the reports")
@@ -230,17 +230,17 @@ def _writer(protocol: local.LocalProtocol, output: str) -> Iterator[Callable[[An
         import pyarrow.parquet as pq  # noqa: PLC0415 - only for such files
 
         with pq.ParquetWriter(output, protocol.empty().to_arrow().schema) as table:
-            yield lambda reports: table.write_table(made(reports))
+            yield lambda reports: table.write_table(encode(reports))
         return
     with Path(output).open("wb") as file:
         file.write(b"report\n" if form == "csv" else b"")
-        yield lambda reports: file.write(made(reports))
+        yield lambda reports: file.write(encode(reports))
 
 
 def randomize(
     source: str,
     column: str | None,
-    given: Mapping[str, Any],
+    choices: Mapping[str, Any],
     save_spec: Path | None,
     output: str,
     *,
@@ -251,28 +251,28 @@ def randomize(
         raise UsageError(
             "with --json the reports need a file of their own", hint="-o reports.jsonl"
         )
-    made = plan(given)
+    scheme = plan(choices)
     check_writable(save_spec, "the specification")
     if save_spec is not None:
         # before the first report: an aggregate at the other end of a pipe may read it then
-        write(save_spec, made.to_text() + "\n")
+        write(save_spec, scheme.to_text() + "\n")
     stream, count = _values(source, column), 0
-    with _writer(made.protocol, output) as write_batch:
+    with _writer(scheme.protocol, output) as write_batch:
         while chunk := list(islice(stream, _CHUNK)):
-            reports = made.protocol.randomize(_encoded(made, chunk))
+            reports = scheme.protocol.randomize(_encoded(scheme, chunk))
             write_batch(reports)
             count += len(reports)
     data = {
         "reports": count,
-        "spec": made.protocol.spec,
-        "epsilon": made.protocol.epsilon,
+        "spec": scheme.protocol.spec,
+        "epsilon": scheme.protocol.epsilon,
         "output": output,
     }
 
     def show(_: Console) -> None:
         # standard output may be the reports themselves
-        told = f"{count} reports of {made.protocol!r}: ε = {made.protocol.epsilon:.6g} each"
-        say(stderr(), told, "dim")
+        message = f"{count} reports of {scheme.protocol!r}: ε = {scheme.protocol.epsilon:.6g} each"
+        say(stderr(), message, "dim")
 
     return Reply(data, show)
 
@@ -280,48 +280,48 @@ def randomize(
 # -- reports in ------------------------------------------------------------------------
 
 
-def aggregate(sources: list[str], given: Mapping[str, Any], **wanted: Any) -> Reply:
+def aggregate(sources: list[str], choices: Mapping[str, Any], **settings: Any) -> Reply:
     """Read reports and estimate."""
-    check_chart(wanted["chart"])
-    check_writable(wanted["state"], "the totals")
+    check_chart(settings["chart"])
+    check_writable(settings["state"], "the totals")
     if "-" in sources and hasattr(sys.stdin.buffer, "peek"):
         sys.stdin.buffer.peek(1)  # whoever writes the reports writes the specification first
-    made = plan(given)
-    total = _resumed(made, wanted)
+    scheme = plan(choices)
+    total = _resumed(scheme, settings)
     for source in sources:
         _read_reports(total, source)
-    if wanted["state"] is not None:
-        write(wanted["state"], json.dumps(total.to_dict()) + "\n")
+    if settings["state"] is not None:
+        write(settings["state"], json.dumps(total.to_dict()) + "\n")
     options: dict[str, Any] = {}
-    names = made.labels
-    if wanted["candidates"] is not None:
-        listed = read_text(str(wanted["candidates"]), "the candidates").splitlines()
+    names = scheme.labels
+    if settings["candidates"] is not None:
+        listed = read_text(str(settings["candidates"]), "the candidates").splitlines()
         names = tuple(line for line in listed if line)
         options["candidates"] = names
     estimate = total.estimate(**options)
-    rows = _table(estimate, names, wanted)
-    if wanted["chart"] is not None:
-        _draw(estimate, names, wanted)
+    rows = _table(estimate, names, settings)
+    if settings["chart"] is not None:
+        _draw(estimate, names, settings)
     data = {
         "n": total.n,
         "refused": dict(total.refused),
         "epsilon": total.loss.epsilon(),
-        "unit": wanted["unit"] or "report",
-        "confidence": float(_exact.confidence(wanted["confidence"])),
-        "method": estimate.interval(wanted["confidence"]).method,
+        "unit": settings["unit"] or "report",
+        "confidence": float(_exact.confidence(settings["confidence"])),
+        "method": estimate.interval(settings["confidence"]).method,
         "rows": rows,
     }
     return Reply(data, lambda console: _show(console, total, data, estimate))
 
 
-def _resumed(made: Plan, wanted: Mapping[str, Any]) -> local.Aggregator:
-    fresh = made.protocol.aggregator(
-        unit=wanted["unit"], reports_per_unit=wanted["reports_per_unit"]
+def _resumed(scheme: Plan, settings: Mapping[str, Any]) -> local.Aggregator:
+    fresh = scheme.protocol.aggregator(
+        unit=settings["unit"], reports_per_unit=settings["reports_per_unit"]
     )
-    if wanted["state"] is None or not wanted["state"].exists():
+    if settings["state"] is None or not settings["state"].exists():
         return fresh
     try:
-        return fresh.merge(local.Aggregator.from_dict(read_text(str(wanted["state"]), "totals")))
+        return fresh.merge(local.Aggregator.from_dict(read_text(str(settings["state"]), "totals")))
     except ValueError as error:
         raise UsageError(f"these totals cannot be resumed: {error}") from None
 
@@ -334,11 +334,11 @@ def _read_reports(total: local.Aggregator, source: str) -> None:
         total.update(Path(source))
         return
     with _lines(source) as lines:
-        kept = (line.strip() for line in lines)
+        rows = (line.strip() for line in lines)
         if form == "csv":
-            total.update(_frames(kept))
+            total.update(_frames(rows))
         else:
-            total.update(line for line in kept if line)
+            total.update(line for line in rows if line)
 
 
 def _frames(lines: Iterable[str]) -> Iterator[bytes]:
@@ -352,11 +352,11 @@ def _frames(lines: Iterable[str]) -> Iterator[bytes]:
 
 
 def _table(
-    estimate: Any, names: tuple[Any, ...] | None, wanted: Mapping[str, Any]
+    estimate: Any, names: tuple[Any, ...] | None, settings: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
     if isinstance(estimate, local.BitShares):
         raise UsageError("say which values to look for", hint="--candidates FILE")
-    ends = estimate.interval(wanted["confidence"], simultaneous=wanted["simultaneous"])
+    ends = estimate.interval(settings["confidence"], simultaneous=settings["simultaneous"])
     labels = ("mean",) if isinstance(estimate, local.MeanEstimate) else names or estimate.names
     numbers = (np.ravel(x) for x in (estimate.centre, ends.low, ends.high))
     return [
@@ -365,11 +365,11 @@ def _table(
     ]
 
 
-def _draw(estimate: Any, names: tuple[Any, ...] | None, wanted: Mapping[str, Any]) -> None:
+def _draw(estimate: Any, names: tuple[Any, ...] | None, settings: Mapping[str, Any]) -> None:
     if isinstance(estimate, local.MeanEstimate):
         raise UsageError("charts are drawn for shares of items", hint="leave out --chart")
-    draw(estimate.chart(wanted["confidence"], names), wanted["chart"])
-    say(stderr(), f"wrote {wanted['chart']}", "dim")
+    draw(estimate.chart(settings["confidence"], names), settings["chart"])
+    say(stderr(), f"wrote {settings['chart']}", "dim")
 
 
 def _show(
@@ -378,10 +378,10 @@ def _show(
     rows = data["rows"]
     show_bars(console, rows)
     unit, level = data["unit"], 100 * data["confidence"]
-    lost = f", {sum(total.refused.values())} refused" if total.refused else ""
+    refusals = f", {sum(total.refused.values())} refused" if total.refused else ""
     say(
         console,
-        f"{total.n} reports{lost}; ε = {data['epsilon']:.6g} for one {unit}; "
+        f"{total.n} reports{refusals}; ε = {data['epsilon']:.6g} for one {unit}; "
         f"{level:.4g} % intervals, {data['method']}",
     )
     for sign in getattr(estimate, "suspicions", list)():
@@ -397,11 +397,11 @@ def show_bars(console: Console, rows: list[dict[str, Any]]) -> None:
         "interval",
         *(["0" + "1".rjust(_WIDTH - 1)] * shares),
     ]
-    shown = []
+    lines = []
     for r in rows:
         cells = [str(r["item"]), f"{r['value']:.4f}", f"{r['low']:.4f} … {r['high']:.4f}"]
-        shown.append([*cells, error_bar(r["value"], r["low"], r["high"])] if shares else cells)
-    show_table(console, grid(header, shown, right=(1, 2), keys=1))
+        lines.append([*cells, error_bar(r["value"], r["low"], r["high"])] if shares else cells)
+    show_table(console, grid(header, lines, right=(1, 2), keys=1))
 
 
 def error_bar(value: float, low: float, high: float, width: int = _WIDTH) -> str:

@@ -49,8 +49,8 @@ def backup(where: Where, *, file: Path) -> Reply:
     with working("copying and checking the ledger…"):
         lines = backup(ledger_of(where, "look"), file)
     data = {"written": str(file), "lines": lines}
-    said = f"wrote {plural(lines, 'line')} to {file}, checked whole."
-    return Reply(data, lambda console: say(console, said, "green"))
+    message = f"wrote {plural(lines, 'line')} to {file}, checked whole."
+    return Reply(data, lambda console: say(console, message, "green"))
 
 
 def restore(where: Where, *, file: Path, older: bool, no_witness: bool, by: str) -> Reply:
@@ -96,8 +96,8 @@ def forget(where: Where, *, fresh_budget: bool, by: str) -> Reply:
 
     policy = where.load()
     forget(policy, where.place(), fresh_budget=fresh_budget, by=by)
-    said = f"the ledger of {policy.identity} is forgotten; the next one starts a fresh budget"
-    return Reply({"decision": said}, lambda console: say(console, f"{said}.", "green"))
+    message = f"the ledger of {policy.identity} is forgotten; the next one starts a fresh budget"
+    return Reply({"decision": message}, lambda console: say(console, f"{message}.", "green"))
 
 
 def consent(where: Where, *, to: str, note: str, by: str) -> Reply:
@@ -130,8 +130,8 @@ def external(
     receipt = record_external(
         where.load(), ledger, _loss(price), what=what, table=table, analyst=analyst, key=key
     )
-    said = "is entered" if receipt.charged else "was entered before"
-    return decided(ledger, f"{what!r} {said}", receipt.number)
+    words = "is entered" if receipt.charged else "was entered before"
+    return decided(ledger, f"{what!r} {words}", receipt.number)
 
 
 def _loss(price: dict[str, str | None]) -> PrivacyLoss:

@@ -15,7 +15,7 @@ import typer
 
 from discreet.cli._outcome import deliver
 
-_NAMED: Final = inspect.Parameter.KEYWORD_ONLY
+_KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, errors too.")]
 PolicyFile = Annotated[
@@ -129,12 +129,12 @@ def command(
 
     def registered(declared: Callable[..., Any]) -> Callable[..., None]:
         own = inspect.signature(declared, eval_str=True).parameters
-        made = {name: maker for name, p in own.items() if (maker := _maker(p)) is not None}
-        options = _options(own, made)
+        makers = {name: maker for name, p in own.items() if (maker := _maker(p)) is not None}
+        options = _options(own, makers)
 
-        def run(**given: Any) -> None:
-            as_json = given["as_json"] if "as_json" in own else given.pop("as_json")
-            question = "" if sure is None or given.pop("yes") else sure(**given)
+        def run(**values: Any) -> None:
+            as_json = values["as_json"] if "as_json" in own else values.pop("as_json")
+            question = "" if sure is None or values.pop("yes") else sure(**values)
             terminal = sys.stdin.isatty() and not as_json
             if question and terminal:
                 typer.confirm(question, abort=True)
@@ -142,10 +142,10 @@ def command(
             def work() -> Any:
                 if question and not terminal:
                     raise _unsure(question)
-                for name, maker in made.items():
+                for name, maker in makers.items():
                     parts = inspect.signature(maker).parameters
-                    given[name] = maker(**{part: given.pop(part) for part in parts})
-                return (_function(does) if does else declared)(**given)
+                    values[name] = maker(**{part: values.pop(part) for part in parts})
+                return (_function(does) if does else declared)(**values)
 
             deliver(title, work, as_json=as_json)
 
@@ -162,15 +162,17 @@ def _maker(parameter: inspect.Parameter) -> FunctionType | None:
 
 
 def _options(
-    own: Mapping[str, inspect.Parameter], made: Mapping[str, FunctionType]
+    own: Mapping[str, inspect.Parameter], makers: Mapping[str, FunctionType]
 ) -> list[inspect.Parameter]:
     """List what is typed, in order; ``--json`` last."""
-    found: dict[str, inspect.Parameter] = {}
+    options: dict[str, inspect.Parameter] = {}
     for name, parameter in own.items():
-        parts = inspect.signature(made[name], eval_str=True).parameters if name in made else None
-        found |= parts or {name: parameter}
-    last = inspect.Parameter("as_json", _NAMED, default=False, annotation=Json)
-    return [_typed(p).replace(kind=_NAMED) for p in {**found, "as_json": last}.values()]
+        parts = (
+            inspect.signature(makers[name], eval_str=True).parameters if name in makers else None
+        )
+        options |= parts or {name: parameter}
+    last = inspect.Parameter("as_json", _KEYWORD, default=False, annotation=Json)
+    return [_typed(p).replace(kind=_KEYWORD) for p in {**options, "as_json": last}.values()]
 
 
 def _typed(parameter: inspect.Parameter) -> inspect.Parameter:
@@ -191,7 +193,7 @@ def _typed(parameter: inspect.Parameter) -> inspect.Parameter:
     }
     for note in notes:
         settings |= note if isinstance(note, dict) else {}
-    if parameter.kind is not _NAMED:
+    if parameter.kind is not _KEYWORD:
         info: Any = typer.Argument(**settings)
     else:
         usual = [f"--{parameter.name.replace('_', '-')}"]
@@ -202,8 +204,8 @@ def _typed(parameter: inspect.Parameter) -> inspect.Parameter:
 
 def _function(name: str) -> Callable[..., Any]:
     place, _, function = name.partition(".")
-    found: Callable[..., Any] = getattr(module(place), function)
-    return found
+    target: Callable[..., Any] = getattr(module(place), function)
+    return target
 
 
 def _unsure(question: str) -> Exception:

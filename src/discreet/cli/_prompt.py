@@ -57,8 +57,8 @@ def run(where: Where, offer: dict[str, Any]) -> Reply:
             except DiscreetError as error:
                 refusal(error.message, hint_line(error.hint), word_for(exit_code(error)))
             except KeyboardInterrupt as stop:
-                known = "interrupted; what was debited is not refunded"
-                say(console, str(stop) or known, "yellow")
+                message = "interrupted; what was debited is not refunded"
+                say(console, str(stop) or message, "yellow")
     return Reply({"asked": count}, lambda _: None)
 
 

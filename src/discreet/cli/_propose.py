@@ -74,9 +74,9 @@ class _Purchase:
     def _bounds(self, row: dict[str, Any], ends: dict[str, Any], epsilon: Fraction) -> str:
         column: Any = self.column
         low, high = _outward(row["low"], row["high"], column)
-        spec = toml.value({"type": column.type, "min": low, "max": high} | _kept(column))
-        told = ", ".join(f"{name} end {_words(ends[name], column)}" for name in ("low", "high"))
-        line = f"{toml.key(column.name)} = {spec}  # 99 % of the values; {told} at 95 %"
+        spec = toml.value({"type": column.type, "min": low, "max": high} | _rest(column))
+        words = ", ".join(f"{name} end {_words(ends[name], column)}" for name in ("low", "high"))
+        line = f"{toml.key(column.name)} = {spec}  # 99 % of the values; {words} at 95 %"
         unsure = max(_length(*ends[name]) for name in ("low", "high"))
         allowed = _length(column.min, column.max)
         return _judged(line, unsure, _length(row["low"], row["high"]), allowed, epsilon)
@@ -92,50 +92,50 @@ def run(path: str, *, spend: str, delta: str | None, columns: Sequence[str] = ()
     where = Where(Path(path), None, None, None)
     lines: list[str] = []
     with curator(where, spend=True) as opened:
-        bought = _chosen(list(_purchases(opened, text=delta is not None)), columns)
+        purchases = _selection(list(_purchases(opened, text=delta is not None)), columns)
         declared = any(t.columns for t in opened.policy.tables.values() if not t.public)
-        if not bought or not declared:
+        if not purchases or not declared:
             raise UsageError(
                 "nothing was bought: the policy declares no number, date or (with --delta) text, "
                 "so there are no bounds to narrow. Write generous ones first, from what you know",
                 hint='age = { type = "integer", min = 0, max = 150 } under [tables.….columns]',
             )
-        share = decimal(spend, "spend") / len(bought)
-        each = None if delta is None else decimal(delta, "delta") / len(bought)
-        known, paid = None, Fraction(0)
-        for purchase in bought:
-            if purchase.section != known:
-                known = purchase.section
-                lines.append(f"\n[{known}]")
-            line, cost = _tried(purchase, opened, share, each)
+        share = decimal(spend, "spend") / len(purchases)
+        each = None if delta is None else decimal(delta, "delta") / len(purchases)
+        section, total = None, Fraction(0)
+        for purchase in purchases:
+            if purchase.section != section:
+                section = purchase.section
+                lines.append(f"\n[{section}]")
+            line, cost = _attempt(purchase, opened, share, each)
             lines.append(line)
-            paid += cost
+            total += cost
         left = repr(opened.budget)
     swamped = sum("noise swamps this" in line for line in lines)
     if swamped:
         lines.append(
-            f"\n# mostly noise: {swamped} of {len(bought)} proposals; --spend {spend} was split "
+            f"\n# mostly noise: {swamped} of {len(purchases)} proposals; --spend {spend} was split "
             "evenly over them. With --column NAME it is spent on that column alone"
         )
-    text = "\n".join([f"# bought for ε {float(paid):.4g}; {left}", *lines])
-    data = {"proposal": text, "spent": f"{float(paid):.4g}", "swamped": swamped}
+    text = "\n".join([f"# bought for ε {float(total):.4g}; {left}", *lines])
+    data = {"proposal": text, "spent": f"{float(total):.4g}", "swamped": swamped}
     return Reply(data, lambda console: verbatim(console, text))
 
 
-def _chosen(purchases: list[_Purchase], columns: Sequence[str]) -> list[_Purchase]:
+def _selection(purchases: list[_Purchase], columns: Sequence[str]) -> list[_Purchase]:
     """Purchases of the named columns, which share the whole price; all, if none is named."""
-    known = {p.column.name for p in purchases if p.column is not None}
-    unknown = next((name for name in columns if name not in known), None)
+    names = {p.column.name for p in purchases if p.column is not None}
+    unknown = next((name for name in columns if name not in names), None)
     if unknown is not None:
         raise UsageError(
             f"there are no bounds of {unknown!r} to narrow; there are those of "
-            f"{', '.join(sorted(known)) or 'no column'}",
-            hint=f"--column {min(known)}" if known else None,
+            f"{', '.join(sorted(names)) or 'no column'}",
+            hint=f"--column {min(names)}" if names else None,
         )
     return [p for p in purchases if not columns or (p.column and p.column.name in columns)]
 
 
-def _tried(
+def _attempt(
     purchase: _Purchase, opened: Curator, share: Fraction, delta: Fraction | None
 ) -> tuple[str, Fraction]:
     """A line of the policy, or why there is none, and what was paid for it."""
@@ -165,10 +165,10 @@ def _judged(line: str, unsure: float, proposed: float, allowed: float, epsilon: 
         return line
     lost = unsure >= 0.9 * allowed or proposed <= 0
     times = 100.0 if lost else max(2.0, unsure / (_SHARE * proposed))
-    wanted = float(f"{float(epsilon) * times:.1g}")
-    advice = f", or spend at least ε {wanted:g} on this line instead of {float(epsilon):.2g}"
-    if wanted > _DEAREST:
-        enough = "no price up to that may show it" if lost else f"it would take about ε {wanted:g}"
+    need = float(f"{float(epsilon) * times:.1g}")
+    advice = f", or spend at least ε {need:g} on this line instead of {float(epsilon):.2g}"
+    if need > _DEAREST:
+        enough = "no price up to that may show it" if lost else f"it would take about ε {need:g}"
         advice = (
             f". More than ε {_DEAREST:g} is not advised for a line of a policy, and {enough}: even "
             f"odds about one person may grow to {math.exp(_DEAREST):.2g} to 1 by ε {_DEAREST:g}"
@@ -192,28 +192,28 @@ def _purchases(opened: Curator, *, text: bool) -> Iterator[_Purchase]:
         one_each = "WITH DIFFERENTIAL_PRIVACY OPTIONS(max_rows_contributed=1) " * limited
         if table.unit is not None:
             inner = f"SELECT {quoted(table.unit)}, COUNT(*) AS n FROM {source} GROUP BY 1"  # noqa: S608 - names are quoted
-            asked = (
+            query = (
                 f"SELECT QUANTILE(LEAST(n, {_MOST_ROWS}), 0.95, {_SHARED}) AS n FROM ({inner}) AS t"  # noqa: S608 - likewise
             )
-            yield _Purchase(table, None, asked)
+            yield _Purchase(table, None, query)
         for name, column in table.columns.items():
             x = quoted(name)
             if name == table.unit:
                 continue
             if isinstance(column, Integer | Real | Date):
                 ends = zip(_ENDS, ("low", "high"), strict=True)
-                asked = ", ".join(f"QUANTILE({x}, {at}, {_SHARED}) AS {n}" for at, n in ends)
-                yield _Purchase(table, column, f"SELECT {one_each}{asked} FROM {source}")  # noqa: S608 - likewise
+                query = ", ".join(f"QUANTILE({x}, {at}, {_SHARED}) AS {n}" for at, n in ends)
+                yield _Purchase(table, column, f"SELECT {one_each}{query} FROM {source}")  # noqa: S608 - likewise
             elif isinstance(column, Text) and text:
-                asked = f"SELECT {x} AS value, COUNT(*) AS n FROM {source}"  # noqa: S608 - likewise
-                yield _Purchase(table, column, f"{asked} GROUP BY 1 ORDER BY n DESC")
+                query = f"SELECT {x} AS value, COUNT(*) AS n FROM {source}"  # noqa: S608 - likewise
+                yield _Purchase(table, column, f"{query} GROUP BY 1 ORDER BY n DESC")
 
 
-def _kept(column: Any) -> dict[str, object]:
+def _rest(column: Any) -> dict[str, object]:
     """What else the policy says of a column: a line that is copied must not lose it."""
-    said = {"step": column.step} if isinstance(column, Real) else {}
+    settings = {"step": column.step} if isinstance(column, Real) else {}
     own = {f.name: f.default for f in fields(column) if f.name in ("outside", "format", "null")}
-    return said | {k: v for k, default in own.items() if (v := getattr(column, k)) != default}
+    return settings | {k: v for k, default in own.items() if (v := getattr(column, k)) != default}
 
 
 def _outward(low: Any, high: Any, column: Any) -> tuple[Any, Any]:

@@ -17,11 +17,12 @@ def run(words: list[str], *, dummy: bool, output: str | None, **where: Any) -> R
     if not looking and len(words) != 1:
         raise UsageError("name one release plan", hint="discreet release plan.toml")
     plan = Path(words[-1])
-    done: Any = (
+    outcome: Any = (
         release.preview(plan, **where)
         if looking
         else release.run(plan, dummy=dummy, output=output, **where)
     )
     return Reply(
-        done.to_dict(), lambda console: console.print(clean(repr(done), lines=True), markup=False)
+        outcome.to_dict(),
+        lambda console: console.print(clean(repr(outcome), lines=True), markup=False),
     )

@@ -36,7 +36,7 @@ _CATALOGUE: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class Field:
     """A column: its name, the policy type it could have (None: not known), its own type."""
 
     name: str
@@ -49,13 +49,13 @@ class Schema:
     """A table's name and columns."""
 
     table: str
-    columns: tuple[Named, ...]
+    columns: tuple[Field, ...]
 
 
 def read_schemas(source: str, tables: Sequence[str]) -> list[Schema]:
     """Read the schema of a file, or of all (or some) tables of a database."""
     if source.startswith(("postgresql://", "postgres://")):
-        return _chosen(_postgres(source), tables)
+        return _selection(_postgres(source), tables)
     path = Path(source)
     if not path.is_file():
         if is_for_server(source):
@@ -66,7 +66,7 @@ def read_schemas(source: str, tables: Sequence[str]) -> list[Schema]:
             )
         raise UsageError(f"there is no file {source!r}")
     if source.endswith(_DUCKDB):
-        return _chosen(_duckdb(path), tables)
+        return _selection(_duckdb(path), tables)
     if source.endswith(_PARQUET):
         columns = _parquet(path)
     elif source.endswith(_CSV):
@@ -93,14 +93,14 @@ def kind_of(native: str) -> str | None:
     return "other"
 
 
-def _parquet(path: Path) -> tuple[Named, ...]:
+def _parquet(path: Path) -> tuple[Field, ...]:
     import pyarrow.parquet as pq  # noqa: PLC0415 - imported when used
 
     schema = _quietly(lambda: pq.read_schema(path), path)
-    return tuple(Named(f.name, kind_of(str(f.type)), str(f.type)) for f in schema)
+    return tuple(Field(f.name, kind_of(str(f.type)), str(f.type)) for f in schema)
 
 
-def _csv_header(path: Path) -> tuple[Named, ...]:
+def _csv_header(path: Path) -> tuple[Field, ...]:
     """Read the first line only; what follows it is private."""
 
     def first() -> str:
@@ -112,15 +112,15 @@ def _csv_header(path: Path) -> tuple[Named, ...]:
 
     line = _quietly(first, path)
     # the separator that cuts the header into most names, a comma where several do
-    cut = [next(csv.reader([line], delimiter=s), []) for s in (",", ";", "\t", "|")]
-    names = max(cut, key=len)
+    splits = [next(csv.reader([line], delimiter=s), []) for s in (",", ";", "\t", "|")]
+    names = max(splits, key=len)
     if not names or any(not name.strip() for name in names):
         raise UsageError(f"the first line of {str(path)!r} does not name its columns")
     if any(name.strip().lstrip("+-").replace(".", "", 1).isdecimal() for name in names):
         raise UsageError(
             f"the first line of {str(path)!r} holds numbers: it looks like a row, not like names"
         )
-    return tuple(Named(name.strip(), None, "not known") for name in names)
+    return tuple(Field(name.strip(), None, "not known") for name in names)
 
 
 def _duckdb(path: Path) -> list[Schema]:
@@ -157,23 +157,23 @@ def _quietly(read: Any, where: object) -> Any:
 
 def _grouped(rows: Sequence[tuple[Any, ...]], home: str) -> list[Schema]:
     """Collect catalogue rows by table; tables of the default schema keep their short name."""
-    tables: dict[str, list[Named]] = {}
+    tables: dict[str, list[Field]] = {}
     for schema, table, column, native in rows:
         name = table if schema == home else f"{schema}.{table}"
-        tables.setdefault(name, []).append(Named(column, kind_of(str(native)), str(native)))
+        tables.setdefault(name, []).append(Field(column, kind_of(str(native)), str(native)))
     return [Schema(name, tuple(columns)) for name, columns in tables.items()]
 
 
-def _chosen(schemas: list[Schema], tables: Sequence[str]) -> list[Schema]:
+def _selection(schemas: list[Schema], tables: Sequence[str]) -> list[Schema]:
     if not schemas:
         raise UsageError("the database has no table that can be seen")
     if not tables:
         return schemas
-    known = {s.table: s for s in schemas}
+    index = {s.table: s for s in schemas}
     for name in tables:
-        if name not in known:
+        if name not in index:
             raise UsageError(
-                f"the database has no table {name!r}; it has {', '.join(known)}",
-                hint=f"--table {next(iter(known))}",
+                f"the database has no table {name!r}; it has {', '.join(index)}",
+                hint=f"--table {next(iter(index))}",
             )
-    return [known[name] for name in tables]
+    return [index[name] for name in tables]

@@ -14,7 +14,7 @@ from discreet.cli._demo import folder_for_demo
 from discreet.cli._init import _Draft, draft_text
 from discreet.cli._outcome import Reply, UsageError
 from discreet.cli._sample import write_sample
-from discreet.cli._schema import Named, Schema, kind_of
+from discreet.cli._schema import Field, Schema, kind_of
 from discreet.cli._session import (
     Where,
     check_writable,
@@ -53,8 +53,8 @@ def list_keys(home: Path) -> Reply:
     ]  # fmt: skip
 
     def show(console: Console) -> None:
-        shown = [[str(r[n] or "") for n in ("id", "name", "role", "made", "revoked")] for r in rows]
-        show_table(console, grid(("id", "name", "role", "made", "revoked"), shown))
+        cells = [[str(r[n] or "") for n in ("id", "name", "role", "made", "revoked")] for r in rows]
+        show_table(console, grid(("id", "name", "role", "made", "revoked"), cells))
 
     return Reply({"keys": rows}, show)
 
@@ -67,34 +67,34 @@ def copy_keys(source: Path, home: Path) -> Reply:
 
 def revoke_key(key: str, home: Path) -> Reply:
     """Revoke one key, or all of a name."""
-    gone = Keys(_there(home)).revoke(key)
-    return Reply({"revoked": gone}, lambda console: say(console, f"revoked {', '.join(gone)}"))
+    ids = Keys(_there(home)).revoke(key)
+    return Reply({"revoked": ids}, lambda console: say(console, f"revoked {', '.join(ids)}"))
 
 
 def verify(file: str, key: str | None) -> Reply:
     """Check that somebody's saved answer is signed, and says what was signed."""
     try:
         data = json.loads(read_text(file, "the answer"), object_pairs_hook=_once)
-        told = data.get("result", data)
-        outside = {} if told is data else data
+        answer = data.get("result", data)
+        outside = {} if answer is data else data
         around = {k: v for k, v in outside.items() if k not in ("ok", "command", "result")}
     except (ValueError, AttributeError, RecursionError):
         raise UsageError(f"{file!r} holds no signed answer of a service") from None
-    found = verified(told, key, around)
-    unsigned = ", ".join(found.unsigned)
+    signature = verified(answer, key, around)
+    unsigned = ", ".join(signature.unsigned)
     about = f"; nobody signed what it says under {unsigned}" if unsigned else ""
-    known = "" if key else "; whether that is your curator's key is for you to know"
-    said = f"signed by {found.key}, and not changed since{about}{known}"
-    shown = {"key": found.key, "id": found.id, "unsigned": list(found.unsigned)}
-    return Reply(shown, lambda console: say(console, said))
+    caveat = "" if key else "; whether that is your curator's key is for you to know"
+    message = f"signed by {signature.key}, and not changed since{about}{caveat}"
+    facts = {"key": signature.key, "id": signature.id, "unsigned": list(signature.unsigned)}
+    return Reply(facts, lambda console: say(console, message))
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse a name that stands twice: readers would differ about what the file says."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    record = dict(pairs)
+    if len(record) != len(pairs):
         raise ValueError
-    return found
+    return record
 
 
 def offer_tools(where: Where, cap: str) -> Reply:
@@ -152,12 +152,12 @@ def run(
 
 def draft(table: str, columns: str) -> str:
     """Draft a policy from a table's name and its columns, a name and a type on each line."""
-    read = [line.split(None, 1) for line in columns.splitlines() if line.strip()]
-    named = [Named(name, kind_of(kind[0]) if kind else None, kind[0] if kind else "not known")
-             for name, *kind in read]  # fmt: skip
-    if not named or len({c.name for c in named}) != len(named):
+    pairs = [line.split(None, 1) for line in columns.splitlines() if line.strip()]
+    fields = [Field(name, kind_of(kind[0]) if kind else None, kind[0] if kind else "not known")
+             for name, *kind in pairs]  # fmt: skip
+    if not fields or len({c.name for c in fields}) != len(fields):
         raise UsageError("each line names one column and its type", hint="age INTEGER")
-    schema = Schema(table.strip() or "people", tuple(named))
+    schema = Schema(table.strip() or "people", tuple(fields))
     return draft_text([_Draft(schema)], f"{schema.table}.parquet", None, None, None)
 
 
@@ -166,16 +166,16 @@ def register(
 ) -> Reply:
     """Write the deployment's entry for the public registry, or its statement."""
     service, where = _installed(), Where(policy, None, ledger, None)
-    held, book = where.load(), ledger_of(where, "try")
+    terms, book = where.load(), ledger_of(where, "try")
     board = service.Board(book)
     if statement:
-        rows = service.statement(service.in_force(held, book), exact=board.exact(held))
-        told = [f"# {held.identity}: what holds, and how it is known", "",
+        rows = service.statement(service.in_force(terms, book), exact=board.exact(terms))
+        lines = [f"# {terms.identity}: what holds, and how it is known", "",
                 "| layer | what holds | how it is known |", "|---|---|---|"]  # fmt: skip
-        text = "\n".join([*told, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""])
+        text = "\n".join([*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""])
     else:
-        given = {name: text for name, text in about.items() if text is not None}
-        text = service.entry(held, book, board, service.About(**given))
+        details = {name: text for name, text in about.items() if text is not None}
+        text = service.entry(terms, book, board, service.About(**details))
     if output is not None:
         check_writable(output, "the entry")
         write(output, text)

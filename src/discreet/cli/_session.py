@@ -52,10 +52,10 @@ class Where:
         return policy.load(self.path)
 
 
-def policy_file(given: Path | None) -> Path:
+def policy_file(file: Path | None) -> Path:
     """Return the policy file that was named, or the only one in this folder."""
-    if given is not None:
-        return given
+    if file is not None:
+        return file
     here = policies_here()
     if len(here) == 1:
         return here[0]
@@ -84,10 +84,10 @@ def _is_policy(path: Path) -> bool:
         return False
 
 
-def offer(within: Sequence[str] | None, limits: str | None, **given: str | None) -> dict[str, Any]:
+def offer(within: Sequence[str] | None, limits: str | None, **terms: str | None) -> dict[str, Any]:
     """Arguments of :meth:`Curator.sql` from what was typed."""
-    read = {**given, "within": pairs(within or [], "--within n=25") or None}
-    return read if limits is None else {**read, "limits": limits}
+    arguments = {**terms, "within": pairs(within or [], "--within n=25") or None}
+    return arguments if limits is None else {**arguments, "limits": limits}
 
 
 def check_offer(offer: Mapping[str, Any], opened: Curator | Remote) -> None:
@@ -103,16 +103,16 @@ def check_offer(offer: Mapping[str, Any], opened: Curator | Remote) -> None:
         )
 
 
-def pairs(given: Sequence[str], example: str) -> dict[str, str]:
+def pairs(texts: Sequence[str], example: str) -> dict[str, str]:
     """Read ``NAME=VALUE`` arguments."""
-    read: dict[str, str] = {}
-    for text in given:
+    values: dict[str, str] = {}
+    for text in texts:
         name, sign, value = text.rpartition("=")
-        if not sign or not name or not value or name in read:
+        if not sign or not name or not value or name in values:
             raise UsageError(f"{text[:60]!r} is not NAME=VALUE, or its name is there twice",
                              hint=example)  # fmt: skip
-        read[name] = value
-    return read
+        values[name] = value
+    return values
 
 
 def question(sql: str | None, file: str | None) -> str:
@@ -197,9 +197,9 @@ def connected(where: Where) -> Remote | None:
     return Remote(url, key, policy=None if where.policy is None else str(where.policy))
 
 
-def _is_file(named: Path) -> bool:
+def _is_file(path: Path) -> bool:
     """Whether a policy is one of a file, and not one of a service that has several."""
-    return named.suffix == ".toml" or len(named.parts) > 1 or named.is_file()
+    return path.suffix == ".toml" or len(path.parts) > 1 or path.is_file()
 
 
 def curator(where: Where, *, spend: bool) -> Curator:

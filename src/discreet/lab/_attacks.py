@@ -89,11 +89,11 @@ def _by_difference(releases: Sequence[Release], know: Knowledge) -> float | None
     """Subtract the others from the published number of people with the secret."""
     names = (know.table.secret,)
     published = [release.cells(know.table, names) for release in releases]
-    shown = [cells for cells in published if cells is not None and not np.isnan(cells).any()]
-    if not shown:
+    counts = [cells for cells in published if cells is not None and not np.isnan(cells).any()]
+    if not counts:
         return None
-    left = np.mean(shown, axis=0) - know.others.counts(names)
-    return float(left[1] - left[0])
+    rest = np.mean(counts, axis=0) - know.others.counts(names)
+    return float(rest[1] - rest[0])
 
 
 def _by_linkage(releases: Sequence[Release], know: Knowledge) -> float | None:
@@ -142,8 +142,8 @@ def _by_reconstruction(releases: Sequence[Release], know: Knowledge) -> float | 
     if not any(table.secret in names for names in tables):
         return None
     sizes = {name: table.size(name) for name in columns}
-    found = reconstruct_block(tables, sizes, whole=False)
-    zeros, ones = found.people[tuple(know.person[1:])]
+    block = reconstruct_block(tables, sizes, whole=False)
+    zeros, ones = block.people[tuple(know.person[1:])]
     return _evidence(ones, zeros, releases[0], know) if ones + zeros > 1e-6 else None
 
 

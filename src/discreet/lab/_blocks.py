@@ -125,12 +125,12 @@ def block_tables(release: Mapping[Names, Floats], table: Table, block: int) -> d
     ('age', 'ill')
     """
     first = table.quasi[0]
-    found = {}
+    tables = {}
     for names, cells in release.items():
         if first in names and len(names) > 1:
             rest = tuple(name for name in names if name != first)
-            found[rest] = np.take(cells, block, axis=names.index(first))
-    return found
+            tables[rest] = np.take(cells, block, axis=names.index(first))
+    return tables
 
 
 def _constraints(
@@ -149,9 +149,9 @@ def _constraints(
             (np.ones(kinds.shape[1]), (at, np.arange(kinds.shape[1]))),
             (published.size, kinds.shape[1]),
         )
-        shown = ~np.isnan(published.ravel())
-        parts.append(matrix[shown])
-        totals.append(published.ravel()[shown])
+        mask = ~np.isnan(published.ravel())
+        parts.append(matrix[mask])
+        totals.append(published.ravel()[mask])
     if not parts:
         raise ParameterError("no tables are given to reconstruct people from")
     return sparse.vstack(parts).tocsr(), np.concatenate(totals)

@@ -121,7 +121,7 @@ class Comparison:
         }  # fmt: skip
         most, coin = {"y": y, "x": {**x, "field": "bound"}}, {"x": {**x, "datum": 0.5}}
         black, grey = {"color": "black", "thickness": 2}, {"color": "#888888", "strokeDash": [3, 3]}
-        drawn = [
+        layers = [
             (values, _vega.layer("point", guesses, filled=True, size=45)),
             (bounds, _vega.layer("tick", most, size=30, **black)),
             ([{}], _vega.layer("rule", coin, **grey)),
@@ -134,7 +134,7 @@ class Comparison:
             },
             width=420,
             height={"step": 34, "for": "position"},
-            layer=[{"data": {"values": rows}, **layer} for rows, layer in drawn],
+            layer=[{"data": {"values": rows}, **layer} for rows, layer in layers],
         )
 
     @property
@@ -249,7 +249,7 @@ def _successes(
     trials, seed = game
     rng = np.random.default_rng(seed)
     right = dict.fromkeys((attack.name for attack in attacks), 0.0)
-    tried = dict.fromkeys(right, 0)
+    tries = dict.fromkeys(right, 0)
     for trial in range(trials):
         # both sides of the coin for each person: whoever always says the same gets one half
         coin = trial % 2
@@ -270,9 +270,9 @@ def _successes(
                     again = releases and releases[0].permanent
                     releases.append(releases[0] if again else method(world))
                 score = attack.guess(releases[: attack.repeats], know)
-                tried[attack.name] += score is not None
+                tries[attack.name] += score is not None
                 right[attack.name] += 0.5 if not score else float((score > 0) == bool(coin))
-    return {name: right[name] / trials if tried[name] else None for name in right}
+    return {name: right[name] / trials if tries[name] else None for name in right}
 
 
 def _errors(table: Table, release: Release) -> dict[str, Any]:

@@ -38,10 +38,10 @@ def average(answers: Sequence[float] | Any) -> tuple[float, float]:
     >>> lab.average([9, 11, 10, 12, 8])
     (10.0, 0.7071067811865476)
     """
-    drawn = np.asarray(answers, dtype=np.float64)
-    if drawn.ndim != 1 or len(drawn) < 2:
+    values = np.asarray(answers, dtype=np.float64)
+    if values.ndim != 1 or len(values) < 2:
         raise ParameterError("give at least two answers to one question", hint="[9, 11]")
-    return float(drawn.mean()), float(drawn.std(ddof=1) / math.sqrt(len(drawn)))
+    return float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values)))
 
 
 def repeats_needed(epsilon: float, margin: float = 0.5, z: float = 1.959964) -> int:

@@ -100,10 +100,10 @@ def anonymise(graph: Graph, *, seed: int = 2) -> tuple[Graph, list[int]]:
     True
     """
     where = np.random.default_rng(seed).permutation(len(graph)).tolist()
-    hidden: Graph = [set() for _ in graph]
+    copy: Graph = [set() for _ in graph]
     for node, friends in enumerate(graph):
-        hidden[where[node]] = {where[friend] for friend in friends}
-    return hidden, where
+        copy[where[node]] = {where[friend] for friend in friends}
+    return copy, where
 
 
 def find_planted(graph: Graph, plan: Plan) -> list[int | None] | None:
@@ -117,19 +117,19 @@ def find_planted(graph: Graph, plan: Plan) -> list[int | None] | None:
     >>> lab.find_planted(hidden, plan) == [where[3], where[14], where[15]]
     True
     """
-    found = list(islice(_paths(graph, plan), 2))
-    if len(found) != 1:
+    placements = list(islice(_paths(graph, plan), 2))
+    if len(placements) != 1:
         return None
-    place = found[0]
+    place = placements[0]
     numbers = {node: i for i, node in enumerate(place)}
-    seen: dict[frozenset[int], list[int]] = {}
+    groups: dict[frozenset[int], list[int]] = {}
     for node, friends in enumerate(graph):
         if node not in numbers:
             mine = frozenset(numbers[f] for f in friends if f in numbers)
-            seen.setdefault(mine, []).append(node)
+            groups.setdefault(mine, []).append(node)
     # a random friendship may add a pointer; then the target is not told apart
     return [
-        matches[0] if len(matches := seen.get(mine, [])) == 1 else None for mine in plan.pointers
+        matches[0] if len(matches := groups.get(mine, [])) == 1 else None for mine in plan.pointers
     ]
 
 

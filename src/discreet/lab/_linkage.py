@@ -65,12 +65,12 @@ def link(
     for i, record in enumerate(records):
         kinds[kind(record)].append(i)
     namesakes = Counter(map(kind, public))
-    found = []
+    links = []
     for person in public:
         matches = kinds.get(kind(person), [])
         if len(matches) == 1 and namesakes[kind(person)] == 1:
-            found.append(Link(person[name], matches[0], records[matches[0]][secret]))
-    return found
+            links.append(Link(person[name], matches[0], records[matches[0]][secret]))
+    return links
 
 
 def link_ratings(
@@ -153,9 +153,9 @@ def link_logs(
         person: [re.compile(rf"(?<!\w){re.escape(word.lower())}(?!\w)") for word in hints]
         for person, hints in directory.items()
     }
-    found: dict[Hashable, str] = {}
-    for pseudonym, asked in texts.items():
-        joined = "\n".join(asked)
+    names: dict[Hashable, str] = {}
+    for pseudonym, searches in texts.items():
+        joined = "\n".join(searches)
         hits = Counter(
             {
                 person: sum(bool(word.search(joined)) for word in hints)
@@ -165,5 +165,5 @@ def link_logs(
         (best, most), *rest = hits.most_common(2)
         # one hint fits many; two of them together point to somebody
         if most >= 2 and (not rest or rest[0][1] < most):
-            found[pseudonym] = best
-    return found
+            names[pseudonym] = best
+    return names

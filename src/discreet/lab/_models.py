@@ -95,10 +95,10 @@ def train(inputs: Any, labels: Sequence[int] | Any, *, steps: int = 300) -> Clas
     """
     x = np.asarray(inputs, float)
     y = np.asarray(labels, dtype=np.int64)
-    wanted = np.eye(int(y.max()) + 1)[y]
-    model = Classifier(np.zeros((wanted.shape[1], x.shape[1])), np.zeros(wanted.shape[1]))
+    targets = np.eye(int(y.max()) + 1)[y]
+    model = Classifier(np.zeros((targets.shape[1], x.shape[1])), np.zeros(targets.shape[1]))
     for _ in range(steps):
-        miss = wanted - model.confidence(x)
+        miss = targets - model.confidence(x)
         model = Classifier(
             0.999 * model.weights + 0.5 * miss.T @ x / len(x),
             model.offsets + 0.5 * miss.mean(axis=0),

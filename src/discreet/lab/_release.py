@@ -67,18 +67,18 @@ class Release:
 
     def cells(self, table: Table, names: Names) -> Floats | None:
         """Return published counts by the columns named, summing a finer table if need be."""
-        found = None
+        best = None
         for published, counts in self.counts.items():
             if set(names) <= set(published):
                 others = tuple(i for i, name in enumerate(published) if name not in names)
                 summed = counts.sum(axis=others)
-                if found is None or (np.isnan(found).any() and not np.isnan(summed).any()):
-                    left = [name for name in published if name in names]
-                    found = np.transpose(summed, [left.index(name) for name in names])
+                if best is None or (np.isnan(best).any() and not np.isnan(summed).any()):
+                    axes = [name for name in published if name in names]
+                    best = np.transpose(summed, [axes.index(name) for name in names])
                 if published == names:
                     return counts
-        assert found is None or found.shape == table.shape(names)
-        return found
+        assert best is None or best.shape == table.shape(names)
+        return best
 
 
 def from_table(

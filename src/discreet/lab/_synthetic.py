@@ -32,8 +32,8 @@ def partially_synthetic(table: Table, *, generator: Generator | None = None) -> 
     True
     """
     rng = np.random.default_rng(generator)
-    drawn = _secret_and_amount(table, table.codes, rng)
-    made_up = replace(table, secrets=drawn[0], numbers=drawn[1])
+    draws = _secret_and_amount(table, table.codes, rng)
+    made_up = replace(table, secrets=draws[0], numbers=draws[1])
     return from_table("partially synthetic", made_up, permanent=False)
 
 

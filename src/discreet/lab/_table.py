@@ -55,8 +55,8 @@ class Table:
         return len(self.secrets)
 
     def __repr__(self) -> str:
-        known = ", ".join(self.quasi)
-        return f"Table of {len(self)} people: {known}; secret {self.secret}; amount {self.number}"
+        names = ", ".join(self.quasi)
+        return f"Table of {len(self)} people: {names}; secret {self.secret}; amount {self.number}"
 
     def size(self, name: str) -> int:
         """Return the number of public values of a column."""
@@ -79,8 +79,8 @@ class Table:
         """
         shape = self.shape(names)
         flat = np.ravel_multi_index([self.column(name) for name in names], shape)
-        counted = np.bincount(flat, weights, minlength=int(np.prod(shape)))
-        return counted.astype(np.float64).reshape(shape)
+        sums = np.bincount(flat, weights, minlength=int(np.prod(shape)))
+        return sums.astype(np.float64).reshape(shape)
 
     def published(self) -> dict[Names, Floats]:
         """Return the true counts of every table that is published."""
@@ -172,13 +172,13 @@ def table(
         raise ParameterError(f"column {secret} must hold 0 and 1")
     numbers = np.array(columns[number], dtype=np.float64)
     reach = bounds or (float(numbers.min()), float(numbers.max()))
-    wanted = tables or [
+    margins = tables or [
         (secret,),
         *((*pair, secret) for pair in itertools.combinations(quasi, 2)),
     ]
     return Table(
         tuple(quasi), values, codes, secret, secrets, number, numbers, reach,
-        tuple(tuple(names) for names in wanted),
+        tuple(tuple(names) for names in margins),
     )  # fmt: skip
 
 

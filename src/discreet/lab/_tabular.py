@@ -103,13 +103,13 @@ def _free(blank: Any, matrix: Floats, i: int, j: int) -> None:
     """
     holds = matrix > 0
     up = holds[i][None, :] & holds[:, j][:, None]
-    found = up | (holds if holds[i, j] else False)
-    found[i], found[:, j] = False, False
+    corners = up | (holds if holds[i, j] else False)
+    corners[i], corners[:, j] = False, False
     new = ~blank
     more = new.astype(int) + new[i][None, :] + new[:, j][:, None]
     size = new * matrix + (new[i] * matrix[i])[None, :] + (new[:, j] * matrix[:, j])[:, None]
-    if found.any():
-        order = np.lexsort([size.ravel(), more.ravel(), ~found.ravel()])
+    if corners.any():
+        order = np.lexsort([size.ravel(), more.ravel(), ~corners.ravel()])
         r, c = np.unravel_index(order[0], matrix.shape)
         blank[i, c] = blank[r, j] = blank[r, c] = True
 
@@ -152,10 +152,10 @@ def cell_bounds(published: Floats, rows: Floats, columns: Floats) -> tuple[Float
     blank = np.isnan(published)
     low, high = np.where(blank, 0.0, published), np.where(blank, 0.0, published)
     lines = _lines(*blank.shape)[:, blank.ravel()]
-    shown = np.nan_to_num(published)
-    left = np.concatenate([rows - shown.sum(axis=1), columns - shown.sum(axis=0)])
+    values = np.nan_to_num(published)
+    rest = np.concatenate([rows - values.sum(axis=1), columns - values.sum(axis=0)])
     for k, at in enumerate(np.argwhere(blank)):
-        low[*at], high[*at] = (round(end, 9) for end in extremes(lines, left, k))
+        low[*at], high[*at] = (round(end, 9) for end in extremes(lines, rest, k))
     return low, high
 
 

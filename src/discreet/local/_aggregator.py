@@ -178,13 +178,13 @@ class Aggregator:
 
     def _count(self, columns: Columns) -> None:
         good = self.protocol.valid(columns)
-        kept = int(np.count_nonzero(good))
-        if kept < len(good):
-            self.refused["range"] += len(good) - kept
+        count = int(np.count_nonzero(good))
+        if count < len(good):
+            self.refused["range"] += len(good) - count
             columns = tuple(c[good] for c in columns)
-        if kept:
+        if count:
             self.protocol.tally(self._state, columns)
-            self.n += kept
+            self.n += count
 
     def _stream(self, parts: Iterator[Any], depth: int = 1) -> None:
         """Count elements as they come; single reports and lines are gathered in small runs."""
@@ -334,30 +334,30 @@ class Aggregator:
     def from_dict(cls, saved: Mapping[str, Any] | str) -> Aggregator:
         """Resume from :meth:`to_dict`."""
         try:
-            read = json.loads(saved) if isinstance(saved, str) else saved
-            made = cls(
-                protocol_from_spec(read["spec"]),
-                unit=read["unit"],
-                reports_per_unit=read["reports_per_unit"],
+            fields = json.loads(saved) if isinstance(saved, str) else saved
+            aggregator = cls(
+                protocol_from_spec(fields["spec"]),
+                unit=fields["unit"],
+                reports_per_unit=fields["reports_per_unit"],
             )
-            cells = np.array(read["state"], dtype=object)
-            made.tainted = read_mark(read)
-            made.n = read_whole(read["n"], "n", least=0, most=_MOST_REPORTS)
+            cells = np.array(fields["state"], dtype=object)
+            aggregator.tainted = read_mark(fields)
+            aggregator.n = read_whole(fields["n"], "n", least=0, most=_MOST_REPORTS)
             refused = {
-                k: read_whole(v, k, least=0, most=1 << 62) for k, v in read["refused"].items()
+                k: read_whole(v, k, least=0, most=1 << 62) for k, v in fields["refused"].items()
             }
         except DiscreetError:
             raise
         except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError):
             raise ParameterError("this is not the state of an aggregator") from None
-        if cells.shape != made._state.shape or not refused.keys() <= REASONS:
+        if cells.shape != aggregator._state.shape or not refused.keys() <= REASONS:
             raise ParameterError("the state does not have the shape of its protocol")
         small = all(type(v) is int and abs(v) <= _MOST_SUM for v in cells.flat)
-        state = cells.astype(np.int64) if small else made._state
-        if not small or not made.protocol.possible(state, made.n):
+        state = cells.astype(np.int64) if small else aggregator._state
+        if not small or not aggregator.protocol.possible(state, aggregator.n):
             raise ParameterError("no reports of this protocol add up to this state")
-        made._state, made.refused = state, Counter(refused)
-        return made
+        aggregator._state, aggregator.refused = state, Counter(refused)
+        return aggregator
 
     def __repr__(self) -> str:
         dropped = sum(self.refused.values())

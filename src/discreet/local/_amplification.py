@@ -57,7 +57,7 @@ from discreet.local._intervals import Floats, log_binomial
 from discreet.local._protocol import LocalProtocol
 from discreet.local._rationals import read_whole
 
-_LOST = 1e-40
+_TAIL = 1e-40
 """Bound on the mass of C outside the window; counted as δ = 1."""
 
 _BUDGET = 1e-10
@@ -171,14 +171,14 @@ def _delta(n: int, eps0: float, eps: float) -> float:
         cost = np.where(a <= 0, 1.0, special.betainc(np.maximum(a, 1), C - a + 1, 0.5))
         cost = np.where(a > C, 0.0, cost) * math.expm1(eps)
         best = np.maximum(best, gain - cost + _BUDGET * (gain + cost))
-    return min(1.0, float(mass @ best) * (1 + _BUDGET) + _LOST)
+    return min(1.0, float(mass @ best) * (1 + _BUDGET) + _TAIL)
 
 
 @lru_cache(maxsize=8)
 def _clones(n: int, eps0: float) -> tuple[Floats, Floats]:
-    """Return the values of C in a window that leaves out less than `_LOST`, and their pmf."""
+    """Return the values of C in a window that leaves out less than `_TAIL`, and their pmf."""
     p, trials = math.exp(-eps0), n - 1
-    depth = math.log(2 / _LOST)
+    depth = math.log(2 / _TAIL)
     # Bernstein: P(|C−np| > t) ≤ 2·exp(−t²/(2(np(1−p) + t/3)))
     reach = depth / 3 + math.sqrt(depth**2 / 9 + 2 * depth * trials * p * (1 - p))
     C = np.arange(
@@ -198,7 +198,7 @@ def _profile(n: int, eps0: float) -> tuple[Floats, Floats]:
     """Return knots and δ at them: dense where δ changes, ending in 0 at ε₀."""
     low = eps0
     # beyond this δ is little more than the allowance for what lies outside the window
-    while low > 1e-12 and _delta(n, eps0, low) < 100 * _LOST:
+    while low > 1e-12 and _delta(n, eps0, low) < 100 * _TAIL:
         low /= 2
     reach = min(2 * low, eps0)
     knots = np.append(np.linspace(0, reach, _KNOTS), eps0)

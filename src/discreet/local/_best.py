@@ -29,7 +29,7 @@ _FANOUTS, _SMALL = 64, 256
 """Largest fanout tried; above _SMALL values, where each costs a second, the largest is 10."""
 _WIDTHS = (256, 1024, 4096)
 _STEPS = (1, 2, 4, 8)
-_ASKED = 1 << 16
+_CANDIDATES = 1 << 16
 """Candidates that a search for heavy hitters may ask about at each level."""
 
 ABOUT = {
@@ -117,13 +117,15 @@ def best(
             f"task must be one of {', '.join(ABOUT)}, got {str(task)[:40]!r}",
             hint=Hint("task", "mean"),
         )
-    made = _protocols(domain_size, eps, task)
+    protocols = _protocols(domain_size, eps, task)
     cap = math.inf if max_bytes is None else read_whole(max_bytes, "max_bytes")
-    fitting = [Candidate(p, _variance(p), p.report_bytes) for p in made if p.report_bytes <= cap]
+    fitting = [
+        Candidate(p, _variance(p), p.report_bytes) for p in protocols if p.report_bytes <= cap
+    ]
     if not fitting:
         raise ParameterError(
             f"no protocol has reports of at most {max_bytes} bytes",
-            hint=Hint("max_bytes", min(p.report_bytes for p in made)),
+            hint=Hint("max_bytes", min(p.report_bytes for p in protocols)),
         )
     ranked = sorted(fitting, key=lambda c: (c.variance, c.report_bytes))
     least = ranked[0]
@@ -132,9 +134,9 @@ def best(
         for c in ranked
         if c.variance <= _TIE * least.variance and c.report_bytes + _LARGE <= least.report_bytes
     ]
-    chosen = min(smaller, key=lambda c: (c.report_bytes, c.variance), default=least)
-    others = [c for c in ranked if c is not chosen]
-    return Choice(chosen.protocol, _why(chosen, others, task), (chosen, *others))
+    winner = min(smaller, key=lambda c: (c.report_bytes, c.variance), default=least)
+    others = [c for c in ranked if c is not winner]
+    return Choice(winner.protocol, _why(winner, others, task), (winner, *others))
 
 
 def _variance(protocol: Any) -> float:
@@ -167,7 +169,7 @@ def _protocols(domain_size: int | None, eps: Any, task: str) -> list[LocalProtoc
         return [KeyValue(read_whole(domain_size, "domain_size", most=1 << 16), eps)]
     bits = max(2, (read_whole(domain_size, "domain_size", least=2, most=1 << 62) - 1).bit_length())
     # of each step, the longest first prefix that the server may ask about
-    return [HeavyHitters(bits, eps, min(_ASKED.bit_length() - 1, bits), s) for s in _STEPS]
+    return [HeavyHitters(bits, eps, min(_CANDIDATES.bit_length() - 1, bits), s) for s in _STEPS]
 
 
 _BY_ITEM = (KaryResponse, SymmetricUnary, OptimizedUnary, LocalHashing, SubsetSelection,
@@ -175,23 +177,23 @@ _BY_ITEM = (KaryResponse, SymmetricUnary, OptimizedUnary, LocalHashing, SubsetSe
 
 
 def _frequency_protocols(domain: int, eps: Any) -> list[LocalProtocol]:
-    made: list[LocalProtocol] = []
+    protocols: list[LocalProtocol] = []
     for kind in _BY_ITEM:
         with suppress(ParameterError):  # some protocols do not go so far
-            made.append(kind(domain=domain, epsilon=eps))
+            protocols.append(kind(domain=domain, epsilon=eps))
     # a set of one item is a k-ary response: name it so
-    return [p for p in made if not (isinstance(p, SubsetSelection) and p.size == 1)]
+    return [p for p in protocols if not (isinstance(p, SubsetSelection) and p.size == 1)]
 
 
-def _why(chosen: Candidate, others: list[Candidate], task: str) -> str:
+def _why(winner: Candidate, others: list[Candidate], task: str) -> str:
     text = (
-        f"{chosen.name}: variance {chosen.variance:.4g}/n {ABOUT[task]}, "
-        f"{chosen.report_bytes} byte{'s' * (chosen.report_bytes > 1)} per report"
+        f"{winner.name}: variance {winner.variance:.4g}/n {ABOUT[task]}, "
+        f"{winner.report_bytes} byte{'s' * (winner.report_bytes > 1)} per report"
     )
     if not others:
         return f"{text}. The only protocol for this task"
     rest = ", ".join(
-        f"{_label(c)} {c.variance / chosen.variance:.3g}× ({c.report_bytes} B)" for c in others[:3]
+        f"{_label(c)} {c.variance / winner.variance:.3g}× ({c.report_bytes} B)" for c in others[:3]
     )
     return f"{text}. Against it: {rest}"
 

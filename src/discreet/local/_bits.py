@@ -120,7 +120,7 @@ def coin_rows(p: Fraction, n: int, size: int) -> NDArray[np.uint8]:
     return rows
 
 
-def kept(kappa: Fraction, own: NDArray[Any], symbols: int) -> NDArray[Any]:
+def respond(kappa: Fraction, own: NDArray[Any], symbols: int) -> NDArray[Any]:
     """Keep each symbol with probability exactly κ, replace it by a uniform one otherwise."""
     keep = np.asarray(noise.bernoulli_many(kappa, len(own)))
     return np.where(keep, own, np.asarray(noise.uniform_many(symbols, len(own))))
@@ -258,8 +258,8 @@ def read_words(values: Any, campaign: str = "") -> tuple[Words, bool]:
         flat = array.reshape(-1).tolist()
         if array.ndim > 1 or not all(isinstance(v, str | bytes) for v in flat):
             raise ParameterError("values must be whole numbers, or strings", hint='["a", "b"]')
-        known = {v: string_word(v, campaign) for v in set(flat)}
-        return np.array([known[v] for v in flat], dtype=np.uint64), array.ndim == 0
+        words = {v: string_word(v, campaign) for v in set(flat)}
+        return np.array([words[v] for v in flat], dtype=np.uint64), array.ndim == 0
     items, scalar = read_items(array, 1 << 62)
     return item_words(items), scalar
 

@@ -62,7 +62,7 @@ class _Mixture(FrequencyProtocol):
         )  # fmt: skip
 
     def draw(self, flat: NDArray[Any]) -> Columns:
-        return (_bits.kept(self.kappa, flat, self.domain),)
+        return (_bits.respond(self.kappa, flat, self.domain),)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count how often each item was named."""
@@ -74,9 +74,9 @@ class _Mixture(FrequencyProtocol):
 
     def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:  # noqa: ARG002 - all items
         """Draw from the joint law: kept values, and a multinomial of uniform items."""
-        kept = rng.binomial(counts, float(self.kappa))
-        rest = int(counts.sum() - kept.sum())
-        return np.asarray(kept + rng.multinomial(rest, np.full(self.domain, 1 / self.domain)))
+        keepers = rng.binomial(counts, float(self.kappa))
+        rest = int(counts.sum() - keepers.sum())
+        return np.asarray(keepers + rng.multinomial(rest, np.full(self.domain, 1 / self.domain)))
 
     def law(self, value: int) -> list[Fraction]:
         """Return the exact probability of each report."""
@@ -158,8 +158,10 @@ class RandomizedResponse(_Mixture):
 
     def read(self, tally: Tally) -> BinaryEstimate:
         """Read the shares of no and yes."""
-        found = FrequencyProtocol.read(self, tally)
-        return BinaryEstimate(self, tally, found.supports, found.frequencies, found.standard_errors)
+        estimate = FrequencyProtocol.read(self, tally)
+        return BinaryEstimate(
+            self, tally, estimate.supports, estimate.frequencies, estimate.standard_errors
+        )
 
     @property
     def parameters(self) -> dict[str, Any]:

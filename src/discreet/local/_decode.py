@@ -89,12 +89,12 @@ class BitShares(Estimate):
         """
         cohorts, bits = self.frequencies.shape
         people = np.repeat(self.tally.state[:, -1], bits)
-        seen, (one, zero) = people > 0, self.rates
+        mask, (one, zero) = people > 0, self.rates
         weight = np.sqrt(people / (zero * (1 - zero))) * (one - zero)
         return (
-            np.where(seen, self.frequencies.reshape(-1), 0.0),
+            np.where(mask, self.frequencies.reshape(-1), 0.0),
             weight,
-            np.where(seen, (self.standard_errors.reshape(-1) * weight) ** 2, 1.0),
+            np.where(mask, (self.standard_errors.reshape(-1) * weight) ** 2, 1.0),
             np.repeat(np.arange(cohorts), bits),
         )
 
@@ -166,28 +166,28 @@ class Decoded(Estimate):
     def bounds(self, error: float, of: str) -> Bounds:
         """Return bounds for the shares, given that everybody's value is a candidate."""
         population_only(of)
-        kept = ~np.isnan(self.standard_errors)
+        mask = ~np.isnan(self.standard_errors)
         low, high = np.zeros(len(self.labels)), np.ones(len(self.labels))
         method = f"{CHERNOFF}, if every value is a candidate"
         part = error / 2 if self.apart.size else error
-        if kept.any():
+        if mask.any():
             people = self.tally.state[:, -1]
             groups = np.flatnonzero(people)
             above, below = bits_reach(
-                [self.reading[kept, j] for j in groups], people[groups].tolist(),
+                [self.reading[mask, j] for j in groups], people[groups].tolist(),
                 self.rates, self.protocol.hashes, part,
             )  # fmt: skip
-            low[kept] = self.frequencies[kept] - above
-            high[kept] = self.frequencies[kept] + below
+            low[mask] = self.frequencies[mask] - above
+            high[mask] = self.frequencies[mask] + below
         if self.apart.size:
-            hidden = self._hidden(part)
-            high[~kept] = hidden
-            low[kept] -= (self.shift * hidden).max(axis=1, initial=0.0)
-            high[kept] -= (self.shift * hidden).min(axis=1, initial=0.0)
+            room = self._room(part)
+            high[~mask] = room
+            low[mask] -= (self.shift * room).max(axis=1, initial=0.0)
+            high[mask] -= (self.shift * room).min(axis=1, initial=0.0)
             method = f"{method}; any one left out is allowed for as far as the fit hides it"
         return low, high, method
 
-    def _hidden(self, error: float) -> Floats:
+    def _room(self, error: float) -> Floats:
         """Return the largest share of each candidate left out that the χ² leaves possible.
 
         P(χ² ≤ d + Δ − 2√((d + 2Δ)t)) ≤ e^{−t} for noncentrality Δ (Birgé), solved for Δ.
@@ -210,40 +210,40 @@ def decode(
     """Fit candidates' shares to bit shares."""
     y, weight, spread, group = shares.equations()
     A, b = design * weight[:, None], y * weight
-    test, chosen = _split(A, b, weight, group)
+    test, support = _split(A, b, weight, group)
     T = np.zeros((len(names), len(y)))
-    if chosen.size:
-        part = A[test][:, chosen]
-        T[np.ix_(chosen, np.flatnonzero(test))] = np.linalg.inv(part.T @ part) @ part.T
+    if support.size:
+        part = A[test][:, support]
+        T[np.ix_(support, np.flatnonzero(test))] = np.linalg.inv(part.T @ part) @ part.T
     frequencies = T @ b
     nonnegative = np.zeros(len(names))
-    if chosen.size:
-        nonnegative[chosen] = optimize.nnls(A[:, chosen], b)[0]
+    if support.size:
+        nonnegative[support] = optimize.nnls(A[:, support], b)[0]
     rest = (b - A @ frequencies)[test]
     one, zero = shares.rates
     people, shape = shares.tally.state[:, -1], shares.frequencies.shape
     each = np.maximum(np.repeat(people, shape[1]), 1)
     reading = (T * weight / (each * (one - zero))).reshape(len(names), *shape)
     errors = np.full(len(names), np.nan)
-    held = nonnegative[chosen] / max(1.0, float(nonnegative.sum()))
-    errors[chosen] = np.sqrt(
+    mixture = nonnegative[support] / max(1.0, float(nonnegative.sum()))
+    errors[support] = np.sqrt(
         bits_variance(
-            [reading[chosen, j] for j in range(shape[0])], people.tolist(),
-            list(design[:, chosen].reshape(*shape, chosen.size)), held, shares.rates,
+            [reading[support, j] for j in range(shape[0])], people.tolist(),
+            list(design[:, support].reshape(*shape, support.size)), mixture, shares.rates,
         )
     )  # fmt: skip
-    out = np.setdiff1d(np.arange(len(names)), chosen)
-    shift = T[chosen] @ A[:, out]
-    apart = np.linalg.norm((A[:, out] - A[:, chosen] @ shift)[test], axis=0)
-    found = Decoded(
+    out = np.setdiff1d(np.arange(len(names)), support)
+    shift = T[support] @ A[:, out]
+    apart = np.linalg.norm((A[:, out] - A[:, support] @ shift)[test], axis=0)
+    estimate = Decoded(
         shares.protocol, shares.tally, names, frequencies, errors, nonnegative,
         np.zeros(len(names), dtype=bool), float(rest @ (rest / spread[test])),
-        int(np.count_nonzero(weight[test])) - chosen.size,
+        int(np.count_nonzero(weight[test])) - support.size,
         reading, shift, apart, shares.rates,
     )  # fmt: skip
     # one-sided, over all candidates
-    low, _, _ = found.bounds(2 * (1 - _exact.confidence(confidence)) / len(names), "population")
-    return replace(found, significant=low > 0)
+    low, _, _ = estimate.bounds(2 * (1 - _exact.confidence(confidence)) / len(names), "population")
+    return replace(estimate, significant=low > 0)
 
 
 def _split(
@@ -278,7 +278,7 @@ def _preselect(A: Floats, b: Floats) -> NDArray[Any]:
     scale = np.maximum(np.diag(gram), 1e-12)
     most = max(1, int(np.count_nonzero(b)) // 2)
     x = np.zeros(len(pull))
-    kept: NDArray[Any] = np.zeros(0, dtype=np.int64)
+    support: NDArray[Any] = np.zeros(0, dtype=np.int64)
     penalty = float(pull.max(initial=0.0))
     # the noise alone pulls about √(2 ln M) standard units of each column
     floor = float(np.median(np.sqrt(scale)))
@@ -288,8 +288,8 @@ def _preselect(A: Floats, b: Floats) -> NDArray[Any]:
         active = np.flatnonzero(x > 0)
         if active.size > most:
             break
-        kept = active
-    return kept
+        support = active
+    return support
 
 
 def _descend(gram: Floats, pull: Floats, scale: Floats, x: Floats) -> Floats:
@@ -311,11 +311,11 @@ def _descend(gram: Floats, pull: Floats, scale: Floats, x: Floats) -> Floats:
     return x
 
 
-def _independent(A: Floats, chosen: NDArray[Any]) -> NDArray[Any]:
+def _independent(A: Floats, support: NDArray[Any]) -> NDArray[Any]:
     """Drop candidates whose columns the test half cannot tell apart."""
-    if not chosen.size:
-        return chosen
-    _, r, order = linalg.qr(A[:, chosen], mode="economic", pivoting=True)
+    if not support.size:
+        return support
+    _, r, order = linalg.qr(A[:, support], mode="economic", pivoting=True)
     size = np.abs(np.diag(r))
     keep = order[: len(size)][size > 1e-8 * max(size[0], 1e-300)]
-    return np.sort(chosen[keep])
+    return np.sort(support[keep])

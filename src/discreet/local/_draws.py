@@ -53,11 +53,11 @@ def subsets(people: int, size: int, domain: int, rng: Rng) -> Counts:
     Items pass one by one; who lacks r items with m left to come takes the next one
     with chance r/m.
     """
-    lacking, wanted = np.zeros(size + 1, dtype=np.int64), np.arange(size + 1)
+    lacking, needs = np.zeros(size + 1, dtype=np.int64), np.arange(size + 1)
     lacking[size] = people
     out = np.zeros(domain, dtype=np.int64)
     for i in range(domain):
-        taken = rng.binomial(lacking, np.minimum(wanted / (domain - i), 1.0))
-        out[i] = taken.sum()
-        lacking = lacking - taken + np.append(taken[1:], 0)
+        hits = rng.binomial(lacking, np.minimum(needs / (domain - i), 1.0))
+        out[i] = hits.sum()
+        lacking = lacking - hits + np.append(hits[1:], 0)
     return out

@@ -121,10 +121,10 @@ class Estimate:
     def __repr__(self) -> str:
         errors: Any = self.standard_errors  # type: ignore[attr-defined]  # subclasses have it
         pairs = list(zip(np.ravel(self.centre)[:8], np.ravel(errors)[:8], strict=True))
-        shown = ", ".join(f"{f:.4g} ± {1.959964 * s:.2g}" for f, s in pairs)
+        text = ", ".join(f"{f:.4g} ± {1.959964 * s:.2g}" for f, s in pairs)
         more = ", …" if np.size(self.centre) > 8 else ""
         taint = "  [TEST NOISE: NOT PRIVATE]" if self.tally.tainted else ""
-        return f"{shown}{more} (95 %), n={self.n}{taint}"
+        return f"{text}{more} (95 %), n={self.n}{taint}"
 
 
 def population_only(of: str) -> None:

@@ -168,8 +168,8 @@ class FrequencyEstimate(Estimate):
 
     def likelihood(self) -> Floats:
         """Return the shares of maximum likelihood."""
-        found: Floats = self.protocol.likelihood(self.tally, self.supports)
-        return found
+        shares: Floats = self.protocol.likelihood(self.tally, self.supports)
+        return shares
 
     def suspicions(self) -> list[str]:
         """Name signs of manipulation or breakage that the totals show (see docs/local.md)."""

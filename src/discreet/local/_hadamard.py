@@ -103,17 +103,17 @@ class HadamardResponse(FrequencyProtocol):
     def draw(self, flat: NDArray[Any]) -> Columns:
         n = len(flat)
         out = np.asarray(noise.uniform_many(self.symbols, n))
-        kept = np.flatnonzero(np.asarray(noise.bernoulli_many(self.kappa, n)))
+        keepers = np.flatnonzero(np.asarray(noise.bernoulli_many(self.kappa, n)))
         wide = np.uint16 if self.symbols <= 1 << 14 else np.uint32
-        block, row = self._place(flat[kept].astype(wide))
-        index = np.asarray(noise.uniform_many(self.block // 2, kept.size)).astype(wide)
+        block, row = self._place(flat[keepers].astype(wide))
+        index = np.asarray(noise.uniform_many(self.block // 2, keepers.size)).astype(wide)
         # the index-th symbol that agrees with the row: leave out one bit that is set in the row,
         # then set it if the parity asks for it
         bit = row & (~row + wide(1))
         low = index & (bit - wide(1))
         column = ((index ^ low) << wide(1)) | low
         column |= np.where(_bits.parity(column & row), bit, wide(0))
-        out[kept] = block * wide(self.block) + column
+        out[keepers] = block * wide(self.block) + column
         return (out,)
 
     def tally(self, state: Counts, columns: Columns) -> None:
@@ -205,9 +205,9 @@ class HadamardResponse(FrequencyProtocol):
         for _ in range(_STEPS):
             table = np.zeros(self.symbols)
             table[place] = shares
-            held = table.reshape(shape)
+            grid = table.reshape(shape)
             # H[row, y] = ±1: an item's own symbols are those with +1
-            law = near * (held.sum(axis=1, keepdims=True) + _bits.hadamard(held)) + far
+            law = near * (grid.sum(axis=1, keepdims=True) + _bits.hadamard(grid)) + far
             pull = symbols / law
             back = near * (pull.sum(axis=1, keepdims=True) + _bits.hadamard(pull))
             step = shares * (back.reshape(-1)[place] + far * pull.sum())
@@ -231,11 +231,11 @@ class HadamardResponse(FrequencyProtocol):
 
     def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:  # noqa: ARG002 - all items
         """Draw from the joint law: uniform symbols, and kept ones on the items' own symbols."""
-        kept = rng.binomial(counts, float(self.kappa))
-        rest = int(counts.sum() - kept.sum())
+        keepers = rng.binomial(counts, float(self.kappa))
+        rest = int(counts.sum() - keepers.sum())
         block, row = self._place(np.arange(self.domain))
         table = np.zeros((self.blocks, self.block, 2), dtype=np.int64)
-        table[block, row, 0] = kept
+        table[block, row, 0] = keepers
         own = _draws.hyperplanes(table, rng).reshape(-1)
         return np.asarray(own + _draws.over_groups(rest, self.symbols, rng))
 

@@ -62,8 +62,8 @@ class Hashed(FrequencyProtocol):
         self, tally: Tally, counts: Counts, labels: tuple[Any, ...] | None = None
     ) -> FrequencyEstimate:
         """Read shares; with public functions, standard errors include collisions."""
-        found = FrequencyProtocol.read_supports(self, tally, counts, labels)
-        return found if self.shared is None else self.shared.widened(found)
+        estimate = FrequencyProtocol.read_supports(self, tally, counts, labels)
+        return estimate if self.shared is None else self.shared.widened(estimate)
 
     def sum_tail(self, estimate: FrequencyEstimate) -> float:
         """Return the chance of the shares' sum; bounded where one report may support all items."""
@@ -171,12 +171,12 @@ class LocalHashing(Hashed):
     def draw(self, flat: NDArray[Any]) -> Columns:
         n = len(flat)
         if self.seeds is None:
-            sent = seeds = np.asarray(noise.random_words(n))
+            tokens = seeds = np.asarray(noise.random_words(n))
         else:
-            sent = np.asarray(noise.uniform_many(self.seeds, n))
-            seeds = _bits.seed_words(self.seeds, "")[sent]
+            tokens = np.asarray(noise.uniform_many(self.seeds, n))
+            seeds = _bits.seed_words(self.seeds, "")[tokens]
         own = _bits.hash_words(_bits.item_words(flat), seeds, self.buckets)
-        return sent, _bits.kept(self.kappa, own.astype(self.fields[1].dtype), self.buckets)
+        return tokens, _bits.respond(self.kappa, own.astype(self.fields[1].dtype), self.buckets)
 
     # -- server -----------------------------------------------------------------
 
@@ -201,18 +201,18 @@ class LocalHashing(Hashed):
         for first in range(0, self.domain, items):
             part = words[None, first : first + items]
             for i in range(0, len(seeds), rows):
-                chosen = buckets[i : i + rows]
+                chunk = buckets[i : i + rows]
                 top = _bits.top_halves(part ^ seeds[i : i + rows, None]).astype(np.uint32)
-                top -= start[chosen][:, None]
-                hit = top < width[chosen][:, None]
+                top -= start[chunk][:, None]
+                hit = top < width[chunk][:, None]
                 state[first : first + items] += np.count_nonzero(hit, axis=0)
 
     def supports(self, tally: Tally, items: NDArray[Any] | None = None) -> Counts:
         """Return how many reports support each item."""
         if self.seeds is None:
             return tally.state if items is None else tally.state[items]
-        wanted = np.arange(self.domain) if items is None else items
-        return table_supports(tally.state, _bits.item_words(wanted))
+        targets = np.arange(self.domain) if items is None else items
+        return table_supports(tally.state, _bits.item_words(targets))
 
     def read(self, tally: Tally, candidates: Sequence[int] | None = None) -> FrequencyEstimate:
         """Read shares of all items, or of some candidates only."""
@@ -230,12 +230,12 @@ class LocalHashing(Hashed):
         """Draw supports under an ideal hash, or the counts of public seeds under the real one."""
         if self.seeds is None:
             return FrequencyProtocol.simulate_state(self, counts, rng)
-        kept = rng.binomial(counts, float(self.kappa))
-        rest = int(counts.sum() - kept.sum())
+        keepers = rng.binomial(counts, float(self.kappa))
+        rest = int(counts.sum() - keepers.sum())
         out = _draws.over_groups(rest, self.seeds * self.buckets, rng).reshape(self.state_shape)
         seeds, rows = _bits.seed_words(self.seeds, ""), np.arange(self.seeds)
         items = np.arange(self.domain) if values is None else values
-        for word, people in zip(_bits.item_words(items), kept.tolist(), strict=True):
+        for word, people in zip(_bits.item_words(items), keepers.tolist(), strict=True):
             if people:
                 hashed = _bits.hash_words(word, seeds, self.buckets)
                 out[rows, hashed] += _draws.over_groups(people, self.seeds, rng)
@@ -301,12 +301,12 @@ class SharedHashes:
             most = _most(high, unlisted)
         return ends(error * 0.75, most, 1 / 3)
 
-    def widened(self, found: FrequencyEstimate) -> FrequencyEstimate:
+    def widened(self, estimate: FrequencyEstimate) -> FrequencyEstimate:
         """Add collisions to standard errors, Σ f² being estimated."""
-        known = np.clip(found.frequencies, 0, 1)
-        squares, _ = _most(known, max(0.0, 1 - float(known.sum())))
-        error = np.sqrt(found.standard_errors**2 + self.variance(squares))
-        return replace(found, standard_errors=error)
+        shares = np.clip(estimate.frequencies, 0, 1)
+        squares, _ = _most(shares, max(0.0, 1 - float(shares.sum())))
+        error = np.sqrt(estimate.standard_errors**2 + self.variance(squares))
+        return replace(estimate, standard_errors=error)
 
 
 def _most(shares: Floats, rest: float) -> tuple[Floats, Floats]:

@@ -175,18 +175,18 @@ class HeavyHitters(LocalProtocol):
         """
         most = read_whole(keep, "keep", most=1 << 16)
         prefixes = np.arange(1 << self.start)
-        found = self._ask(tally, 0, prefixes)
+        shares = self._ask(tally, 0, prefixes)
         for level, more in enumerate(np.diff(self.lengths).tolist(), 1):
-            best = prefixes[np.argsort(-found.frequencies)[:most]]
+            best = prefixes[np.argsort(-shares.frequencies)[:most]]
             prefixes = ((best[:, None] << more) | np.arange(1 << more)).reshape(-1)
-            found = self._ask(tally, level, prefixes)
+            shares = self._ask(tally, level, prefixes)
         # one-sided, over all candidates
         error = 2 * (1 - _exact.confidence(confidence)) / len(prefixes)
-        low, *_ends = found.bounds(error, "population")
-        order = np.argsort(-found.frequencies)
+        low, *_ends = shares.bounds(error, "population")
+        order = np.argsort(-shares.frequencies)
         return HeavyEstimate(
-            self, tally, prefixes[order], found.frequencies[order], found.standard_errors[order],
-            low[order] > 0, replace(found, supports=found.supports[order]),
+            self, tally, prefixes[order], shares.frequencies[order], shares.standard_errors[order],
+            low[order] > 0, replace(shares, supports=shares.supports[order]),
         )  # fmt: skip
 
     def _ask(self, tally: Tally, level: int, prefixes: NDArray[np.int64]) -> FrequencyEstimate:

@@ -164,12 +164,12 @@ def _chernoff(psi: Callable[[Floats], Floats], spread: Floats, error: float) -> 
     """Return t with P(estimate − truth > t) ≤ error/2, ln E e^{s(estimate − truth)} ≤ psi(s)."""
     depth = math.log(2 / error)
     best = np.sqrt(2 * depth / np.maximum(spread, 1e-300))
-    found = np.full(len(spread), np.inf)
+    reach = np.full(len(spread), np.inf)
     for factor in _FACTORS:  # every s is valid, the least bound the best
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            tried = (psi(factor * best) + depth) / (factor * best)
-        found = np.fmin(found, np.where(np.isfinite(tried), tried, np.inf))
-    return np.where(spread > 0, found, 0.0)
+            bound = (psi(factor * best) + depth) / (factor * best)
+        reach = np.fmin(reach, np.where(np.isfinite(bound), bound, np.inf))
+    return np.where(spread > 0, reach, 0.0)
 
 
 def bits_reach(
@@ -207,8 +207,8 @@ def bits_reach(
                 x = s[:, None] * a
                 idle, own = np.log1p(zero * np.expm1(x)), np.log1p(one * np.expm1(x))
                 most = _top(own - idle - (one - zero) * x, marked)
-                drawn = ((one - zero) * s * wide) ** 2 / 8
-                total += n * ((idle - zero * x).sum(axis=1) + most + drawn)
+                sampling = ((one - zero) * s * wide) ** 2 / 8
+                total += n * ((idle - zero * x).sum(axis=1) + most + sampling)
             return total
 
         spread = sum(
@@ -237,15 +237,15 @@ def channel_reach(
         Each end is wrong with probability ≤ error/2.
     """
     weights = weights - weights.mean(axis=1, keepdims=True)  # a constant is no error
-    given = channel(weights)
-    wide = np.ptp(given, axis=1)
+    means = channel(weights)
+    wide = np.ptp(means, axis=1)
 
     def psi(s: Floats) -> Floats:
         x = s[:, None] / n
-        most = (np.log1p(channel(np.expm1(x * weights))) - x * given).max(axis=1)
+        most = (np.log1p(channel(np.expm1(x * weights))) - x * means).max(axis=1)
         return np.asarray(n * (most + (s / n * wide) ** 2 / 8))
 
-    spread = (channel(weights**2) - given**2).max(axis=1) + wide**2 / 4
+    spread = (channel(weights**2) - means**2).max(axis=1) + wide**2 / 4
     return _sides(psi, spread / n, error)
 
 
@@ -279,11 +279,11 @@ def bits_variance(
         rate = marks @ shares
         coins = rate * one * (1 - one) + (1 - rate) * zero * (1 - zero)
         mean = (one - zero) * (a @ marks)
-        drawn = mean @ shares
+        average = mean @ shares
         if joint:
-            total += n * ((a * coins) @ a.T + (mean * shares) @ mean.T - np.outer(drawn, drawn))
+            total += n * ((a * coins) @ a.T + (mean * shares) @ mean.T - np.outer(average, average))
         else:
-            total += n * ((a * a) @ coins + mean**2 @ shares - drawn**2)
+            total += n * ((a * a) @ coins + mean**2 @ shares - average**2)
     return total
 
 

@@ -126,17 +126,17 @@ class KeyValue(LocalProtocol):
         keys = np.array([key for person in people for key in person], dtype=np.int64)
         numbers = [number for person in people for number in person.values()]
         fine, _ = quantise(numbers, self.low, self.high)
-        held = np.array([len(person) for person in people], dtype=np.int64)
-        first, slots = np.cumsum(held) - held, np.maximum(held, self.pairs)
-        drawn = np.full((len(people), 2), -1, dtype=np.int64)
+        counts = np.array([len(person) for person in people], dtype=np.int64)
+        first, slots = np.cumsum(counts) - counts, np.maximum(counts, self.pairs)
+        pairs = np.full((len(people), 2), -1, dtype=np.int64)
         # a uniform slot of each person: one batch per number of slots
         for size in np.unique(slots).tolist():
             who = np.flatnonzero(slots == size)
             slot = np.asarray(noise.uniform_many(size, who.size)).astype(np.int64)
-            full = slot < held[who]
+            full = slot < counts[who]
             place = (first[who] + slot)[full]
-            drawn[who[full]] = np.stack([keys[place], fine[place]], axis=1)
-        return drawn, scalar
+            pairs[who[full]] = np.stack([keys[place], fine[place]], axis=1)
+        return pairs, scalar
 
     def _people(self, values: Any) -> list[Mapping[int, Any]]:
         people = [values]
@@ -157,10 +157,10 @@ class KeyValue(LocalProtocol):
         sign = np.asarray(noise.bernoulli_many(Fraction(1, 2), size)).reshape(n, self.domain)
         own = np.asarray(noise.bernoulli_many(Fraction(1, 2), n))
         true = round_at_random(np.maximum(flat[:, 1], 0), 1).astype(bool)
-        told = true ^ np.asarray(noise.bernoulli_many(1 - self.s, n))
-        held = np.flatnonzero(flat[:, 0] >= 0)
-        place = (held, flat[held, 0])
-        present[place], sign[place] = own[held], told[held]
+        answer = true ^ np.asarray(noise.bernoulli_many(1 - self.s, n))
+        holders = np.flatnonzero(flat[:, 0] >= 0)
+        place = (holders, flat[holders, 0])
+        present[place], sign[place] = own[holders], answer[holders]
         return _bits.pack(present), _bits.pack(sign & present)
 
     # -- server -----------------------------------------------------------------
@@ -187,18 +187,18 @@ class KeyValue(LocalProtocol):
 
     def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
         """Draw from the joint law: keys are independent given the drawn pairs."""
-        drawn, plus = np.zeros(self.domain, dtype=np.int64), np.zeros(self.domain, dtype=np.int64)
+        picks, plus = np.zeros(self.domain, dtype=np.int64), np.zeros(self.domain, dtype=np.int64)
         for person, people in zip(self._people(values), counts.tolist(), strict=True):
             slots = max(self.pairs, len(person), 1)
             some = _draws.over_groups(people, slots, rng)[: len(person)]
             keys = np.array(list(person), dtype=np.int64)
             fine, _ = quantise(list(person.values()), self.low, self.high)
-            np.add.at(drawn, keys, some)
+            np.add.at(picks, keys, some)
             np.add.at(plus, keys, rng.binomial(some, fine / 2.0**32))
         # of the drawn keys, half are sent, each with its sign true with probability s
-        up, down = rng.binomial(plus, 0.5), rng.binomial(drawn - plus, 0.5)
+        up, down = rng.binomial(plus, 0.5), rng.binomial(picks - plus, 0.5)
         own = rng.binomial(up, float(self.s)) + rng.binomial(down, float(1 - self.s))
-        other = rng.binomial(int(counts.sum()) - drawn, float(self.b))
+        other = rng.binomial(int(counts.sum()) - picks, float(self.b))
         return np.array([up + down + other, own + rng.binomial(other, 0.5)])
 
     def law(self, key: int | None, sign: int = 1) -> dict[tuple[int, ...], Fraction]:

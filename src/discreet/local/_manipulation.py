@@ -73,7 +73,7 @@ def manipulation(epsilons: Sequence[Number] = ("0.5", 1, 2, 4), domain: int = 64
     """
     rows = []
     for eps in epsilons:
-        made: tuple[tuple[Any, str], ...] = (
+        protocols: tuple[tuple[Any, str], ...] = (
             (RandomizedResponse(epsilon=eps), "1"),
             (KaryResponse(domain, eps), "1"),
             (SymmetricUnary(domain, eps), "all"),
@@ -90,7 +90,7 @@ def manipulation(epsilons: Sequence[Number] = ("0.5", 1, 2, 4), domain: int = 64
             (HeavyHitters(32, eps), "a few, by search for a seed"),
             (Hierarchy(domain, eps), "all of one level"),
         )
-        for p, targets in made:
+        for p, targets in protocols:
             which = f" ({p.method})" if isinstance(p, LocalMean) else ""
             rows.append(Gain(f"{type(p).__name__}{which}", p.epsilon, p.gain, targets))
     published = Rappor()

@@ -51,7 +51,7 @@ from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
-from discreet.local._bits import Counts, kept, read_array
+from discreet.local._bits import Counts, read_array, respond
 from discreet.local._draws import Rng
 from discreet.local._estimate import Bounds, Estimate, population_only
 from discreet.local._intervals import CHERNOFF, EXACT, Floats, clopper_pearson, mean_bounds
@@ -116,8 +116,8 @@ def piecewise(epsilon: Fraction, steps: int = STEPS) -> Piecewise:
         return Piecewise(steps, w, kappa, rat.mixture_odds(kappa, 2 * w + 1, size))
 
     def worst(w: int) -> float:
-        made = law(w)
-        return float(max(made.variance(Fraction(0)), made.variance(Fraction(1))))
+        candidate = law(w)
+        return float(max(candidate.variance(Fraction(0)), candidate.variance(Fraction(1))))
 
     return law(min(range(6 * steps + 1), key=worst))
 
@@ -168,9 +168,9 @@ class LocalMean(LocalProtocol):
         share = {"duchi": Fraction(0), "piecewise": Fraction(1)}.get(method)
         if share is None:
             share = _crossing(kappa, law)
-        used = [rat.mixture_odds(kappa, 1, 2)] * (share < 1) + [law.odds] * (share > 0)
+        parts = [rat.mixture_odds(kappa, 1, 2)] * (share < 1) + [law.odds] * (share > 0)
         self._set(
-            claimed=eps, odds=rat.checked_odds(max(used), rho), low=ends[0], high=ends[1],
+            claimed=eps, odds=rat.checked_odds(max(parts), rho), low=ends[0], high=ends[1],
             method=method, duchi=kappa, law=law, share=share,
             # which of the two laws, and its output
             fields=(Field("form", limit=2), Field("output", limit=law.outputs)),
@@ -239,12 +239,12 @@ class LocalMean(LocalProtocol):
         return form.astype(np.uint8), out
 
     def _draw_duchi(self, fine: NDArray[np.int64]) -> NDArray[Any]:
-        return kept(self.duchi, round_at_random(fine, 1), 2)
+        return respond(self.duchi, round_at_random(fine, 1), 2)
 
     def _draw_piecewise(self, fine: NDArray[np.int64]) -> NDArray[Any]:
         point = round_at_random(fine, 2 * self.law.steps)
         near = point + np.asarray(noise.uniform_many(2 * self.law.window + 1, len(fine)))
-        return kept(self.law.kappa, near, self.law.outputs)
+        return respond(self.law.kappa, near, self.law.outputs)
 
     # -- server -----------------------------------------------------------------
 
@@ -320,8 +320,8 @@ class LocalMean(LocalProtocol):
             for j, some in ((int(grid), to_piecewise - up), (int(grid) + 1, up)):
                 if some:
                     chances = np.array([float(w) for w in law.law(j - law.steps)])
-                    drawn = rng.multinomial(some, chances)
-                    state[2:] += [some, int(drawn @ outputs), int(drawn @ outputs**2)]
+                    picks = rng.multinomial(some, chances)
+                    state[2:] += [some, int(picks @ outputs), int(picks @ outputs**2)]
         return state
 
 
@@ -331,12 +331,12 @@ def worst(at: Callable[[Fraction], Fraction]) -> Fraction:
     Between two points of the grid the second moment is linear: the variance is c + st − t²
     there, and largest at t = s/2 or at an end.
     """
-    found = at(Fraction(0))
+    largest = at(Fraction(0))
     for j in range(STEPS):
         a, b = Fraction(j, STEPS), Fraction(j + 1, STEPS)
         slope = (at(b) - at(a)) * STEPS + a + b
-        found = max(found, at(min(max(slope / 2, a), b)))
-    return found
+        largest = max(largest, at(min(max(slope / 2, a), b)))
+    return largest
 
 
 def _crossing(duchi: Fraction, law: Piecewise) -> Fraction:
@@ -372,8 +372,8 @@ def read_numbers(values: Any) -> Floats:
         return read_array(values, np.float64)
     # comparing NaN with a number is no news: it is refused by whoever asks
     with suppress(TypeError, ValueError), np.errstate(invalid="ignore"):
-        cut = np.frompyfunc(lambda v: min(max(v, -_HUGE), _HUGE), 1, 1)
-        return read_array(cut(read_array(values, object)), np.float64)
+        clip = np.frompyfunc(lambda v: min(max(v, -_HUGE), _HUGE), 1, 1)
+        return read_array(clip(read_array(values, object)), np.float64)
     raise ParameterError("values must be numbers", hint="randomize([0.5, 1.0])")
 
 
@@ -382,8 +382,8 @@ def round_at_random(fine: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
     scaled = fine * steps
     whole = scaled >> _FINE
     rest = scaled & ((1 << _FINE) - 1)
-    drawn = np.asarray(noise.uniform_many(1 << _FINE, len(fine))).astype(np.int64)
-    return whole + (drawn < rest)
+    coins = np.asarray(noise.uniform_many(1 << _FINE, len(fine))).astype(np.int64)
+    return whole + (coins < rest)
 
 
 def possible_sums(law: Piecewise, state: Counts, n: int) -> bool:
@@ -443,9 +443,9 @@ class MeanEstimate(Estimate):
         low, high = mean_bounds(mean, self.n, protocol.lifts, spread, part)
         if not tight:
             return protocol.unit(low), protocol.unit(high), CHERNOFF
-        seen = (self.standard_error / half) ** 2 * self.n * self.n / max(self.n - 1, 1)
+        variance = (self.standard_error / half) ** 2 * self.n * self.n / max(self.n - 1, 1)
         depth = math.log(4 / part)
-        reach = math.sqrt(2 * seen * depth / self.n)
+        reach = math.sqrt(2 * variance * depth / self.n)
         reach += 14 * protocol.gain * depth / (3 * max(self.n - 1, 1))
         low, high = max(low, mean - reach), min(high, mean + reach)
         return protocol.unit(low), protocol.unit(high), f"{CHERNOFF[:-1]}, empirical Bernstein)"

@@ -132,9 +132,9 @@ class Hierarchy(LocalProtocol):
         levels = rng.multinomial(counts, np.full(self.levels, 1 / self.levels)).T
         out = np.zeros(self.state_shape, dtype=np.int64)
         for i, people in enumerate(levels):
-            held = (self._nodes(i) @ people).astype(np.int64)
+            ones = (self._nodes(i) @ people).astype(np.int64)
             n, width = int(people.sum()), self.width(i)
-            out[i, :width] = rng.binomial(held, 0.5) + rng.binomial(n - held, float(self.q))
+            out[i, :width] = rng.binomial(ones, 0.5) + rng.binomial(n - ones, float(self.q))
             out[i, -1] = n
         return out
 
@@ -144,48 +144,48 @@ class Hierarchy(LocalProtocol):
             raise ParameterError("no report of the finest level has been counted")
         q, people = float(self.q), tally.state[:, -1]
         T, constant = self._reading(people)
-        seen = np.flatnonzero(people).tolist()
-        rates = [tally.state[i, : self.width(i)] / people[i] for i in seen]
-        found = T @ ((np.concatenate(rates) - q) / (0.5 - q)) + constant
+        levels = np.flatnonzero(people).tolist()
+        rates = [tally.state[i, : self.width(i)] / people[i] for i in levels]
+        shares = T @ ((np.concatenate(rates) - q) / (0.5 - q)) + constant
 
         def band(error: float, cumulative: bool) -> tuple[Floats, Floats]:
-            reading, centre = (np.cumsum(x, axis=0) if cumulative else x for x in (T, found))
+            reading, centre = (np.cumsum(x, axis=0) if cumulative else x for x in (T, shares))
             above, below = bits_reach(
-                self._weights(reading, people), people[seen].tolist(), (0.5, q), 1, error
+                self._weights(reading, people), people[levels].tolist(), (0.5, q), 1, error
             )
             return centre - above, centre + below
 
         def covariance() -> Floats:
             return bits_variance(
-                self._weights(T, people), people[seen].tolist(), [self._nodes(i) for i in seen],
-                norm_sub(found), (0.5, q), joint=True,
+                self._weights(T, people), people[levels].tolist(), [self._nodes(i) for i in levels],
+                norm_sub(shares), (0.5, q), joint=True,
             )  # fmt: skip
 
         return DistributionEstimate(
-            self, tally, found, found, covariance, band, CHERNOFF, approximate=False
+            self, tally, shares, shares, covariance, band, CHERNOFF, approximate=False
         )
 
     def _weights(self, reading: Floats, people: NDArray[Any]) -> list[Floats]:
         """Return what a reported 1 adds to each reading, by level that has people."""
-        seen = np.flatnonzero(people).tolist()
-        parts = np.split(reading, np.cumsum([self.width(i) for i in seen])[:-1], axis=1)
+        levels = np.flatnonzero(people).tolist()
+        parts = np.split(reading, np.cumsum([self.width(i) for i in levels])[:-1], axis=1)
         span = 0.5 - float(self.q)
-        return [part / (people[i] * span) for i, part in zip(seen, parts, strict=True)]
+        return [part / (people[i] * span) for i, part in zip(levels, parts, strict=True)]
 
     def _nodes(self, level: int) -> Floats:
         """Return which leaves each node of a level holds."""
         node = np.arange(self.domain) // self.fanout ** (self.levels - 1 - level)
-        held = node[None, :] == np.arange(self.width(level))[:, None]
-        return np.asarray(held, dtype=np.float64)
+        members = node[None, :] == np.arange(self.width(level))[:, None]
+        return np.asarray(members, dtype=np.float64)
 
     def _reading(self, people: NDArray[Any]) -> tuple[Floats, Floats]:
         """Return T and c with leaves = T·nodes + c: generalised least squares with total 1.
 
         Weights depend on the levels' sizes alone, so that the reading is linear.
         """
-        seen = np.flatnonzero(people).tolist()
-        A = np.vstack([self._nodes(i) for i in seen])
-        w = np.concatenate([np.full(self.width(i), float(people[i])) for i in seen])
+        levels = np.flatnonzero(people).tolist()
+        A = np.vstack([self._nodes(i) for i in levels])
+        w = np.concatenate([np.full(self.width(i), float(people[i])) for i in levels])
         inverse = np.linalg.inv((A * w[:, None]).T @ A)
         lever = inverse.sum(axis=1) / inverse.sum()
         T = inverse @ (A * w[:, None]).T
@@ -240,14 +240,14 @@ class DistributionEstimate(Estimate):
     band: Callable[[float, bool], tuple[Floats, Floats]]
     method: str
     approximate: bool
-    _kept: list[Floats] = field(default_factory=list)
+    _memo: list[Floats] = field(default_factory=list)
 
     @property
     def covariance(self) -> Floats:
         """Covariance of the shares; worked out when first asked for."""
-        if not self._kept:
-            self._kept.append(self.work())
-        return self._kept[0]
+        if not self._memo:
+            self._memo.append(self.work())
+        return self._memo[0]
 
     @property
     def standard_errors(self) -> Floats:

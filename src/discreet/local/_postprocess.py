@@ -77,5 +77,5 @@ def bits_likelihood(counts: Any, n: int, p: float, q: float) -> Floats:
 
     # the slope C/λ − (n−C)/(1−λ) lies between these for every λ in [q, p]
     _, nu = turning(lambda x: bool(shares(x).sum() <= 1), -n / (1 - p), n / q, relative=0.0)
-    found = shares(nu)
-    return np.asarray(found / max(float(found.sum()), 1e-300))
+    best = shares(nu)
+    return np.asarray(best / max(float(best.sum()), 1e-300))

@@ -110,10 +110,10 @@ class LocalProtocol(ABC):
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
         """Build a protocol from the parameters of its spec."""
-        given = dict(parameters)
-        if "hash" in cls.stated and given.pop("hash", HASH) != HASH:
+        values = dict(parameters)
+        if "hash" in cls.stated and values.pop("hash", HASH) != HASH:
             raise ParameterError(f"the hash must be {HASH!r}", hint=f'"hash":"{HASH}"')
-        return cls(**given)
+        return cls(**values)
 
     # -- client -----------------------------------------------------------------
 
@@ -195,10 +195,10 @@ class LocalProtocol(ABC):
     def estimate(self, tally: Tally, **options: Any) -> Any:
         """Read estimates from what was tallied; ``options`` says what may be asked."""
         if not options.keys() <= set(self.options):
-            taken = " and ".join(self.options) or "no options"
-            raise ParameterError(f"{type(self).__name__} estimates take {taken}")
-        read: Any = self.read
-        return read(tally, **options)
+            names = " and ".join(self.options) or "no options"
+            raise ParameterError(f"{type(self).__name__} estimates take {names}")
+        reader: Any = self.read
+        return reader(tally, **options)
 
     @abstractmethod
     def read(self, tally: Tally) -> Any:
@@ -221,12 +221,12 @@ class LocalProtocol(ABC):
     def readable(self, columns: Columns) -> NDArray[Any]:
         """Show payloads as an array: numbers, rows of bits, or records of both."""
         pairs = zip(self.fields, columns, strict=True)
-        shown = {f.name: unpack(c, f.bits) if f.bits else c for f, c in pairs}
-        if len(shown) == 1:
-            return shown[self.fields[0].name]
-        kinds = [(name, column.dtype, column.shape[1:]) for name, column in shown.items()]
+        arrays = {f.name: unpack(c, f.bits) if f.bits else c for f, c in pairs}
+        if len(arrays) == 1:
+            return arrays[self.fields[0].name]
+        kinds = [(name, column.dtype, column.shape[1:]) for name, column in arrays.items()]
         out = np.zeros(len(columns[0]), dtype=np.dtype(kinds))
-        for name, column in shown.items():
+        for name, column in arrays.items():
             out[name] = column
         return out
 
@@ -239,14 +239,16 @@ class LocalProtocol(ABC):
         return hash(self.spec_id)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v}" for k, v in self.parameters.items() if v not in (None, ""))
-        return f"{type(self).__name__}({shown})"
+        parameters = ", ".join(
+            f"{k}={v}" for k, v in self.parameters.items() if v not in (None, "")
+        )
+        return f"{type(self).__name__}({parameters})"
 
 
 def stated_parameters(protocol: LocalProtocol) -> dict[str, Any]:
     """Return the parameters that a protocol's class names, rationals as text."""
-    known = {"hash": HASH, "epsilon": protocol.claimed}
-    values = {k: known[k] if k in known else getattr(protocol, k) for k in protocol.stated}
+    special = {"hash": HASH, "epsilon": protocol.claimed}
+    values = {k: special[k] if k in special else getattr(protocol, k) for k in protocol.stated}
     return {k: text(v) if isinstance(v, Fraction) else v for k, v in values.items()}
 
 
@@ -261,18 +263,18 @@ def protocol_from_spec(spec: Mapping[str, Any] | str | bytes) -> LocalProtocol:
     True
     """
     try:
-        read = dict(json.loads(spec) if isinstance(spec, str | bytes) else spec)
+        parameters = dict(json.loads(spec) if isinstance(spec, str | bytes) else spec)
     except (ValueError, TypeError, RecursionError):
         raise ParameterError("a spec is a JSON object") from None
-    version, kind = read.pop("v", None), read.pop("protocol", None)
-    known = _KINDS.get(kind) if isinstance(kind, str) else None
-    if known is None or type(version) is not int or version != known.version:
+    version, kind = parameters.pop("v", None), parameters.pop("protocol", None)
+    family = _KINDS.get(kind) if isinstance(kind, str) else None
+    if family is None or type(version) is not int or version != family.version:
         raise ParameterError(
             "this spec is of a version or protocol that is not known here",
             hint='{"v":1,"protocol":"kary","domain":4,"epsilon":"1"}',
         )
     try:
-        return known.from_parameters(read)
+        return family.from_parameters(parameters)
     except TypeError:
         raise ParameterError(f"the parameters of this spec are not those of {kind!r}") from None
 

@@ -151,16 +151,16 @@ class Rappor(LocalProtocol):
         """
         m = read_whole(reports, "reports", most=1 << 20)
         f, p, q = float(self.f), float(self.p), float(self.q)
-        keep, lost = math.log1p(-f / 2), math.log(f / 2)
+        keep, flip = math.log1p(-f / 2), math.log(f / 2)
 
         def ratio(log_q: float, log_p: float) -> float:
-            one = np.logaddexp(keep + m * log_q, lost + m * log_p)
-            return float(one - np.logaddexp(lost + m * log_q, keep + m * log_p))
+            one = np.logaddexp(keep + m * log_q, flip + m * log_p)
+            return float(one - np.logaddexp(flip + m * log_q, keep + m * log_p))
 
         sides = (math.log(q), math.log(p)), (math.log1p(-q), math.log1p(-p))
         spread = ratio(*sides[0]) - ratio(*sides[1])
         # where p and q are close the ratios cancel: allow for errors of what was subtracted
-        size = 1 - lost + m * max(-x for side in sides for x in side)
+        size = 1 - flip + m * max(-x for side in sides for x in side)
         return min(self.hashes * (spread + size * 2.0**-46), self.epsilon_permanent)
 
     def variance(
@@ -210,8 +210,8 @@ class Rappor(LocalProtocol):
     def positions(self, words: Words, cohorts: NDArray[Any]) -> NDArray[Any]:
         """Return the Bloom bits of values in cohorts, one column per hash."""
         seeds = _bits.seed_words(self.cohorts * self.hashes, self.campaign)
-        chosen = seeds.reshape(self.cohorts, self.hashes)[cohorts]
-        return _bits.hash_words(words[:, None], chosen, self.bits)
+        rows = seeds.reshape(self.cohorts, self.hashes)[cohorts]
+        return _bits.hash_words(words[:, None], rows, self.bits)
 
     def draw(self, flat: Words) -> Columns:
         """Draw both layers at once: a bit is 1 with probability q* or p*."""
@@ -220,10 +220,10 @@ class Rappor(LocalProtocol):
         cohorts = np.asarray(noise.uniform_many(self.cohorts, n)).astype(self.fields[0].dtype)
         bits = _bits.coin_rows(zero, n, self.bits)
         places = self.positions(flat, cohorts)
-        drawn = np.asarray(noise.bernoulli_many(one, places.size)).reshape(places.shape)
+        coins = np.asarray(noise.bernoulli_many(one, places.size)).reshape(places.shape)
         # hashes may share a bit: the later draw replaces the earlier one
         for i in range(self.hashes):
-            _bits.put_bits(bits, places[:, i], drawn[:, i])
+            _bits.put_bits(bits, places[:, i], coins[:, i])
         return cohorts, bits
 
     def client(
@@ -264,8 +264,8 @@ class Rappor(LocalProtocol):
                 marked[every, places[:, i]] += some * new
         ones, people = marked[:, :-1], marked[:, -1:]
         one, zero = (float(r) for r in self.rates)
-        drawn = rng.binomial(ones, one) + rng.binomial(people - ones, zero)
-        return np.hstack([drawn, people])
+        sums = rng.binomial(ones, one) + rng.binomial(people - ones, zero)
+        return np.hstack([sums, people])
 
     def read(
         self,
@@ -391,11 +391,11 @@ class RapporClient(Client):
         memo = _bits.unpack(raw, self.protocol.bits)[0].astype(bool)
         high = np.asarray(noise.bernoulli_many(self.protocol.q, self.protocol.bits))
         low = np.asarray(noise.bernoulli_many(self.protocol.p, self.protocol.bits))
-        sent = np.where(memo, high, low)
+        report = np.where(memo, high, low)
         cohort = np.array([self.cohort], dtype=self.protocol.fields[0].dtype)
         return Reports(
             self.protocol,
-            (cohort, _bits.pack(sent[None, :])),
+            (cohort, _bits.pack(report[None, :])),
             scalar=True,
             tainted=self.tainted,
         )

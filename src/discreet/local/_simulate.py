@@ -89,8 +89,8 @@ def simulate(
 
 
 def _people(frequencies: Any, size: int, n: int, rng: np.random.Generator) -> Counts:
-    given = [1 / size] * size if frequencies is None else frequencies
-    share = np.asarray(given, dtype=np.float64)
+    shares = [1 / size] * size if frequencies is None else frequencies
+    share = np.asarray(shares, dtype=np.float64)
     usable = share.shape == (size,) and np.isfinite(share).all() and (share >= 0).all()
     if not usable or not share.any():
         raise ParameterError(
@@ -119,12 +119,12 @@ def error_chart(
     rows = [
         {
             "people": n,
-            "standard error": made.variance(0, n) ** 0.5,
+            "standard error": protocol.variance(0, n) ** 0.5,
             "protocol": f"{kind.__name__}, ε = {eps}",
         }
         for kind in kinds
         for eps in epsilons
-        for made in [kind(domain=domain, epsilon=eps)]  # type: ignore[call-arg]  # protocols of this table take these
+        for protocol in [kind(domain=domain, epsilon=eps)]  # type: ignore[call-arg]  # protocols of this table take these
         for n in people
     ]
     return _charts.lines(

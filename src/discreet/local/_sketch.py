@@ -123,14 +123,14 @@ class _Sketch(Hashed):
 
     def supports(self, tally: Tally, words: Words | None = None) -> Counts:
         """Return how many reports support each item."""
-        wanted = item_words(np.arange(self.domain)) if words is None else words
-        total = np.zeros(len(wanted), dtype=np.int64)
+        targets = item_words(np.arange(self.domain)) if words is None else words
+        total = np.zeros(len(targets), dtype=np.int64)
         block = max(1, _CELLS // self.width)
         for start in range(0, self.hashes, block):
             rows = tally.state[start : start + block]
             rows = _bits.hadamard(rows) if self.signed else rows
             for i in np.flatnonzero(rows.any(axis=1)):
-                total += rows[i][self.buckets_of(wanted, np.array([start + i]))]
+                total += rows[i][self.buckets_of(targets, np.array([start + i]))]
         return (tally.n + total) // 2 if self.signed else total
 
     def read(self, tally: Tally, candidates: Sequence[Any] | None = None) -> FrequencyEstimate:
@@ -154,10 +154,12 @@ class _Sketch(Hashed):
     def _spread(self, counts: Counts, rng: Rng, values: Any) -> Counts:
         """Spread users over functions; return people per (function, bucket)."""
         words = item_words(np.arange(self.domain)) if values is None else self.parse(values)[0]
-        held, rows = np.zeros(self.state_shape, dtype=np.int64), np.arange(self.hashes)
+        spread, rows = np.zeros(self.state_shape, dtype=np.int64), np.arange(self.hashes)
         for word, people in zip(words, counts.tolist(), strict=True):
-            held[rows, self.buckets_of(word, rows)] += _draws.over_groups(people, self.hashes, rng)
-        return held
+            spread[rows, self.buckets_of(word, rows)] += _draws.over_groups(
+                people, self.hashes, rng
+            )
+        return spread
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
@@ -210,8 +212,11 @@ class CountMeanSketch(_Sketch):
 
     def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:
         """Draw the whole table: users over functions, then one binomial pair per cell."""
-        held = self._spread(counts, rng, values)
-        own, others = rng.binomial(held, float(self.own)), held.sum(axis=1, keepdims=True) - held
+        spread = self._spread(counts, rng, values)
+        own, others = (
+            rng.binomial(spread, float(self.own)),
+            spread.sum(axis=1, keepdims=True) - spread,
+        )
         return np.asarray(own + rng.binomial(others, float(self.chance)))
 
 
@@ -275,14 +280,14 @@ class HadamardSketch(_Sketch):
         A report (column ℓ, bit s) of somebody in a bucket is uniform among those with
         parity(ℓ & bucket) ⊕ s = flip: a hyperplane.
         """
-        held = self._spread(counts, rng, values)
+        spread = self._spread(counts, rng, values)
         out = np.zeros(self.state_shape, dtype=np.int64)
         block = max(1, _CELLS // (4 * self.width))
         for start in range(0, self.hashes, block):
-            part = held[start : start + block]
+            part = spread[start : start + block]
             table = np.zeros((len(part), self.width, 2, 2), dtype=np.int64)
             table[:, :, 1, 1] = rng.binomial(part, float(1 - self.own))
             table[:, :, 1, 0] = part - table[:, :, 1, 1]
-            drawn = _draws.hyperplanes(table.reshape(len(part), -1, 2), rng)
-            out[start : start + block] = drawn[:, ::2] - drawn[:, 1::2]
+            symbols = _draws.hyperplanes(table.reshape(len(part), -1, 2), rng)
+            out[start : start + block] = symbols[:, ::2] - symbols[:, 1::2]
         return out

@@ -87,12 +87,12 @@ class SubsetSelection(FrequencyProtocol):
             bit[(mask & bit) != 0] = _ONE << np.uint64(j)
             mask |= bit
         # who leaves the value out needs one more item: draw until it is new
-        left = np.flatnonzero(~holds)
-        while left.size:
-            bit = _ONE << np.asarray(noise.uniform_many(others, left.size)).astype(np.uint64)
-            new = (mask[left] & bit) == 0
-            mask[left[new]] |= bit[new]
-            left = left[~new]
+        rest = np.flatnonzero(~holds)
+        while rest.size:
+            bit = _ONE << np.asarray(noise.uniform_many(others, rest.size)).astype(np.uint64)
+            new = (mask[rest] & bit) == 0
+            mask[rest[new]] |= bit[new]
+            rest = rest[~new]
         below = (_ONE << flat) - _ONE
         opened = ((mask & ~below) << _ONE) | (mask & below)
         return opened | np.where(holds, _ONE << flat, np.uint64(0))
@@ -105,18 +105,18 @@ class SubsetSelection(FrequencyProtocol):
         """
         n, k = len(flat), self.domain
         out = np.zeros((n, k), dtype=bool)
-        left = np.arange(n)
-        while left.size:
-            words = np.asarray(noise.random_words(-(-left.size * k // 2)))
-            keys = words.view(np.uint32)[: left.size * k].reshape(left.size, k)
+        rest = np.arange(n)
+        while rest.size:
+            words = np.asarray(noise.random_words(-(-rest.size * k // 2)))
+            keys = words.view(np.uint32)[: rest.size * k].reshape(rest.size, k)
             # keys are narrowed by one at each end, so that the forced ones are extreme
             keys = np.clip(keys, 1, 0xFFFFFFFE)
-            keys[np.arange(left.size), flat[left]] = np.where(holds[left], 0, 0xFFFFFFFF)
+            keys[np.arange(rest.size), flat[rest]] = np.where(holds[rest], 0, 0xFFFFFFFF)
             cut = np.partition(keys, self.size - 1, axis=1)[:, self.size - 1]
             sets = keys <= cut[:, None]
             good = np.count_nonzero(sets, axis=1) == self.size
-            out[left[good]] = sets[good]
-            left = left[~good]
+            out[rest[good]] = sets[good]
+            rest = rest[~good]
         return out
 
     def valid(self, columns: Columns) -> NDArray[np.bool_]:
@@ -158,19 +158,19 @@ class SubsetSelection(FrequencyProtocol):
             waiting = waiting - now
             out[item] = now[1].sum()
             for group, others in ((waiting, k - item - 1), (passed, k - item)):
-                taken = rng.binomial(group, np.minimum(lacking / max(others, 1), 1.0))
-                out[item] += taken.sum()
-                group -= taken  # noqa: PLW2901 - in place
-                group[:, :-1] += taken[:, 1:]
+                hits = rng.binomial(group, np.minimum(lacking / max(others, 1), 1.0))
+                out[item] += hits.sum()
+                group -= hits  # noqa: PLW2901 - in place
+                group[:, :-1] += hits[:, 1:]
             passed += now
         return out
 
     def law(self, value: int) -> dict[tuple[int, ...], Fraction]:
         """Return the exact probability of each set."""
         k, w = self.domain, self.size
-        held = self.inside / math.comb(k - 1, w - 1)
+        own = self.inside / math.comb(k - 1, w - 1)
         bare = (1 - self.inside) / math.comb(k - 1, w)
-        return {s: held if value in s else bare for s in itertools.combinations(range(k), w)}
+        return {s: own if value in s else bare for s in itertools.combinations(range(k), w)}
 
 
 def _other(inside: Fraction, size: int, domain: int) -> Fraction:

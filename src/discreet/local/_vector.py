@@ -125,12 +125,12 @@ class LocalVector(LocalProtocol):
 
     def draw(self, flat: NDArray[np.int64]) -> Columns:
         n = len(flat)
-        chosen = self._choose(n)
+        picks = self._choose(n)
         columns: list[NDArray[Any]] = []
         for i in range(self.reported):
-            values = flat[np.arange(n), chosen[:, i]]
+            values = flat[np.arange(n), picks[:, i]]
             form, output = self.one.draw(values)
-            columns += [chosen[:, i].astype(self.fields[0].dtype), form, output]
+            columns += [picks[:, i].astype(self.fields[0].dtype), form, output]
         return tuple(columns)
 
     def _choose(self, n: int) -> NDArray[np.int64]:
@@ -177,9 +177,9 @@ class LocalVector(LocalProtocol):
         points, _ = self.parse(np.zeros((1, self.dimensions)) if values is None else values)
         state = np.zeros(self.state_shape, dtype=np.int64)
         for point, people in zip(points, counts.tolist(), strict=True):
-            chosen = _draws.subsets(people, self.reported, self.dimensions, rng)
+            picks = _draws.subsets(people, self.reported, self.dimensions, rng)
             for i in range(self.dimensions):
-                state[i] += self.one.simulate_fine(point[i : i + 1], chosen[i : i + 1], rng)
+                state[i] += self.one.simulate_fine(point[i : i + 1], picks[i : i + 1], rng)
         return state
 
     def read(self, tally: Tally) -> VectorEstimate:
@@ -226,5 +226,5 @@ def _best_reported(dimensions: int, epsilon: Fraction) -> int:
     """Return the number of reported coordinates whose worst-case variance is least."""
     # below ε/k of about ½ the variance grows like k²: nothing is gained beyond
     most = max(1, min(dimensions, math.ceil(2 * epsilon)))
-    made = {k: LocalMean(epsilon / k) for k in range(1, most + 1)}
-    return min(made, key=lambda k: worst(partial(_spread, made[k], dimensions, k)))
+    means = {k: LocalMean(epsilon / k) for k in range(1, most + 1)}
+    return min(means, key=lambda k: worst(partial(_spread, means[k], dimensions, k)))

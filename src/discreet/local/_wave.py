@@ -29,7 +29,7 @@ from discreet._exact import Number
 from discreet.local import _draws
 from discreet.local import _rationals as rat
 from discreet.local._aggregator import Tally
-from discreet.local._bits import Counts, kept, read_items
+from discreet.local._bits import Counts, read_items, respond
 from discreet.local._draws import Rng
 from discreet.local._frequency import read_shares
 from discreet.local._intervals import CHERNOFF, Floats, channel_reach
@@ -89,8 +89,8 @@ class SquareWave(LocalProtocol):
 
     def draw(self, flat: NDArray[Any]) -> Columns:
         places = np.asarray(noise.uniform_many(2 * self.window + 1, len(flat)))
-        drawn = kept(self.kappa, flat.astype(np.int64) + places, self.outputs)
-        return (drawn.astype(self.fields[0].dtype),)
+        outputs = respond(self.kappa, flat.astype(np.int64) + places, self.outputs)
+        return (outputs.astype(self.fields[0].dtype),)
 
     def tally(self, state: Counts, columns: Columns) -> None:
         """Count the outputs."""
@@ -109,11 +109,11 @@ class SquareWave(LocalProtocol):
 
     def simulate_state(self, counts: Counts, rng: Rng, values: Any = None) -> Counts:  # noqa: ARG002 - all items
         """Draw from the joint law: uniform outputs, and kept ones on the values' windows."""
-        kept = rng.binomial(counts, float(self.kappa))
-        out = _draws.over_groups(int(counts.sum() - kept.sum()), self.outputs, rng)
+        keepers = rng.binomial(counts, float(self.kappa))
+        out = _draws.over_groups(int(counts.sum() - keepers.sum()), self.outputs, rng)
         wide = 2 * self.window + 1
-        for value in np.flatnonzero(kept):
-            out[value : value + wide] += _draws.over_groups(int(kept[value]), wide, rng)
+        for value in np.flatnonzero(keepers):
+            out[value : value + wide] += _draws.over_groups(int(keepers[value]), wide, rng)
         return out
 
     def expectations(self, worths: Floats) -> Floats:
@@ -147,10 +147,10 @@ class SquareWave(LocalProtocol):
     def read(self, tally: Tally) -> DistributionEstimate:
         """Read the distribution by expectation maximisation with smoothing."""
         matrix, e = self.matrix(), float(self.odds)
-        found = _smooth_em(matrix, tally.state, e)
+        shares = _smooth_em(matrix, tally.state, e)
         return DistributionEstimate(
-            self, tally, found, _unbiased(self) @ (tally.state / tally.n),
-            lambda: _bootstrap(matrix, found, tally.n, e),
+            self, tally, shares, _unbiased(self) @ (tally.state / tally.n),
+            lambda: _bootstrap(matrix, shares, tally.n, e),
             lambda error, cumulative: _band(self, tally, error, cumulative=cumulative),
             f"{CHERNOFF[:-1]}, smoothing allowed for)", approximate=True,
         )  # fmt: skip
@@ -172,27 +172,27 @@ def _band(
     How much each row smooths depends on n and ε alone.
     """
     matrix, n = wave.matrix(), tally.n
-    wanted = np.tri(wave.domain) if cumulative else np.eye(wave.domain)
+    target = np.tri(wave.domain) if cumulative else np.eye(wave.domain)
     u, sigma, vt = np.linalg.svd(matrix, full_matrices=False)
     depth = math.log(2 / error)
     best: Floats = np.full(wave.domain, np.inf)
     reading = np.zeros((wave.domain, wave.outputs))
     for ridge in sigma[0] ** 2 * np.geomspace(1e-8, 1, 17):
-        tried = (wanted @ vt.T * (sigma / (sigma**2 + ridge))) @ u.T
-        bias = np.ptp(tried @ matrix - wanted, axis=1)
-        width = bias + 2 * np.sqrt(2 * depth * np.mean(tried**2, axis=1) / n)
-        reading[width < best] = tried[width < best]
+        trial = (target @ vt.T * (sigma / (sigma**2 + ridge))) @ u.T
+        bias = np.ptp(trial @ matrix - target, axis=1)
+        width = bias + 2 * np.sqrt(2 * depth * np.mean(trial**2, axis=1) / n)
+        reading[width < best] = trial[width < best]
         best = np.minimum(best, width)
-    bias = reading @ matrix - wanted
+    bias = reading @ matrix - target
     above, below = channel_reach(reading, n, wave.expectations, error)
     centre = reading @ (tally.state / n)
     return centre - above - bias.max(axis=1), centre + below - bias.min(axis=1)
 
 
-def _bootstrap(matrix: Floats, found: Floats, n: int, e: float) -> Floats:
+def _bootstrap(matrix: Floats, shares: Floats, n: int, e: float) -> Floats:
     """Return the covariance of estimates of people drawn from the estimate itself."""
     rng = np.random.default_rng()
-    law = matrix @ found
+    law = matrix @ shares
     copies = np.array(
         [_smooth_em(matrix, rng.multinomial(n, law / law.sum()), e) for _ in range(_REPLICATES)]
     )

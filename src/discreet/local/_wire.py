@@ -128,9 +128,9 @@ class Reports:
         return (self[i] for i in range(len(self)))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        shown = self.protocol.readable(self.columns)
-        shown = shown[0] if self.scalar else shown
-        return np.array(shown, dtype=dtype, copy=bool(copy) or None)
+        array = self.protocol.readable(self.columns)
+        array = array[0] if self.scalar else array
+        return np.array(array, dtype=dtype, copy=bool(copy) or None)
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, Reports):
@@ -239,8 +239,8 @@ def read_bytes(protocol: LocalProtocol, data: bytes) -> Iterator[Columns | Refus
         count = _COUNT.unpack_from(view, _HEAD.size)[0] if many else 1
         if version != VERSION or name != protocol.spec_id:
             # the width of a foreign row is unknown: nothing behind it can be read
-            held = min(count, max(1, len(view) - _HEAD.size - _COUNT.size - _CRC.size))
-            yield Refusal("version" if version != VERSION else "foreign", held)
+            size = min(count, max(1, len(view) - _HEAD.size - _COUNT.size - _CRC.size))
+            yield Refusal("version" if version != VERSION else "foreign", size)
             return
         start = _HEAD.size + (_COUNT.size if many else 0)
         end = start + count * width
@@ -262,15 +262,15 @@ def read_lines(
 ) -> Iterator[Columns | Refusal]:
     """Read JSON reports; broken lines become refusals, the rest one batch."""
     name = protocol.spec_id.hex()
-    kept: list[Sequence[Any]] = []
+    rows: list[Sequence[Any]] = []
     for line in lines:
         outcome = _read_line(line, name, protocol.fields)
         if isinstance(outcome, str):
             yield Refusal(outcome, 1)
         else:
-            kept.append(outcome)
-    if kept:
-        columns = zip(*kept, strict=True)
+            rows.append(outcome)
+    if rows:
+        columns = zip(*rows, strict=True)
         yield tuple(_stack(f, list(c)) for f, c in zip(protocol.fields, columns, strict=True))
 
 
@@ -291,8 +291,8 @@ def _read_line(
     payload = parsed["r"]
     if not isinstance(payload, list) or len(payload) != len(fields):
         return "format"
-    read = [_read_entry(f, v) for f, v in zip(fields, payload, strict=True)]
-    return "format" if any(v is None for v in read) else read
+    entries = [_read_entry(f, v) for f, v in zip(fields, payload, strict=True)]
+    return "format" if any(v is None for v in entries) else entries
 
 
 def _read_entry(field: Field, value: Any) -> bytes | int | None:
@@ -345,9 +345,9 @@ def read_arrow(protocol: LocalProtocol, table: Any) -> Iterator[Columns | Refusa
         return
     whole = [pc.is_valid(c) for c in table.columns if c.null_count]
     if whole:
-        kept = table.filter(reduce(pc.and_, whole))
-        yield Refusal("format", table.num_rows - kept.num_rows)
-        table = kept
+        rows = table.filter(reduce(pc.and_, whole))
+        yield Refusal("format", table.num_rows - rows.num_rows)
+        table = rows
     yield tuple(_from_arrow(f, table.column(i)) for i, f in enumerate(protocol.fields))
 
 

@@ -97,8 +97,8 @@ class Attacker:
         """Return a factor that odds (binary kind) exceed with at most this probability."""
         never = decimal(exception, "exception") == 0
         eta = 0.0 if never else chance(exception, "exception")
-        found = min((_tail(loss, eta) for loss in self.bounds), default=math.inf)
-        return math.exp(found) * (1 + 2.0**-48) if found < 709 else math.inf
+        tail = min((_tail(loss, eta) for loss in self.bounds), default=math.inf)
+        return math.exp(tail) * (1 + 2.0**-48) if tail < 709 else math.inf
 
     def curve(self, points: int = 201) -> npt.NDArray[np.float64]:
         """Return (false-positive rate, best true-positive rate) rows, for charts."""
@@ -162,12 +162,12 @@ def grouped(loss: p.PrivacyLoss, group: int) -> tuple[p.PrivacyLoss, ...]:
         except (ParameterError, OverflowError):  # δ of the group would reach 1
             return ()
     # approximate zCDP has no group bound of its own: go through (ε, δ) at several δ
-    found: list[p.PrivacyLoss] = []
+    losses: list[p.PrivacyLoss] = []
     for share in (Fraction(3, 2), 2, 10, 100, 1000):
         delta = loss.delta0 * share
         if delta < 1:
-            found += grouped(p.Approx(loss.epsilon(delta), delta).under(loss.neighbours), size)
-    return tuple(found)
+            losses += grouped(p.Approx(loss.epsilon(delta), delta).under(loss.neighbours), size)
+    return tuple(losses)
 
 
 def _tail(loss: p.PrivacyLoss, eta: float) -> float:
@@ -185,9 +185,9 @@ def _tail(loss: p.PrivacyLoss, eta: float) -> float:
 def _chords(loss: p.PrivacyLoss, fpr: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return a lower bound on f at many rates, from a few points of the profile."""
     top = min(loss.epsilon(loss.mass_at_infinity + Fraction(1, 10**9)), 60.0)
-    found = np.zeros_like(fpr)
+    curve = np.zeros_like(fpr)
     for e in np.concatenate([[0.0], np.geomspace(top / 256, top, 48)]) if top else [0.0]:
         missing = 1 - loss.delta(float(e))
         chords = np.maximum(missing - math.exp(e) * fpr, math.exp(-e) * (missing - fpr))
-        found = np.maximum(found, chords)
-    return found
+        curve = np.maximum(curve, chords)
+    return curve

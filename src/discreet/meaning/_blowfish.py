@@ -121,8 +121,8 @@ class Blowfish:
                     break
                 pairs.append((i, j))
             _check_size(len(pairs))
-        told = f"values at most {exactly(reach)} apart from each other"
-        return cls(domain, np.array(pairs, dtype=np.int64), told)
+        words = f"values at most {exactly(reach)} apart from each other"
+        return cls(domain, np.array(pairs, dtype=np.int64), words)
 
     @classmethod
     def partition(cls, blocks: Iterable[Iterable[Hashable]]) -> Blowfish:
@@ -139,8 +139,8 @@ class Blowfish:
             domain.extend(block)
             pairs.extend(itertools.combinations(range(start, len(domain)), 2))
             _check_size(len(pairs))
-        told = "values of the same block from each other (the block itself is public)"
-        return cls(tuple(domain), np.array(pairs, dtype=np.int64), told)
+        words = "values of the same block from each other (the block itself is public)"
+        return cls(tuple(domain), np.array(pairs, dtype=np.int64), words)
 
     @classmethod
     def attributes(cls, domains: Mapping[str, Sequence[Hashable]]) -> Blowfish:
@@ -158,8 +158,8 @@ class Blowfish:
             along = np.moveaxis(index, axis, -1).reshape(-1, size)
             _check_size(len(along) * size * (size - 1) // 2)
             pairs += [along[:, list(ij)] for ij in itertools.combinations(range(size), 2)]
-        told = f"each attribute ({', '.join(domains)}) of a record, the others being known"
-        return cls(rows, np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64), told)
+        words = f"each attribute ({', '.join(domains)}) of a record, the others being known"
+        return cls(rows, np.concatenate(pairs) if pairs else np.empty((0, 2), np.int64), words)
 
     @classmethod
     def complete(cls, values: Iterable[Hashable]) -> Blowfish:
@@ -206,7 +206,7 @@ class Blowfish:
         if norm not in (1, 2):
             raise ParameterError("norm must be 1 or 2", hint=Hint("norm", 1))
         if isinstance(query, str):
-            return self._named(query, norm)
+            return self._of_name(query, norm)
         matrix = np.atleast_2d(np.asarray(query))
         if matrix.dtype == bool:
             matrix = matrix.astype(np.int64)
@@ -216,7 +216,7 @@ class Blowfish:
             )
         return self._of_matrix(matrix, norm)
 
-    def _named(self, query: str, norm: int) -> int | float:
+    def _of_name(self, query: str, norm: int) -> int | float:
         if query == "histogram":
             return 2 if norm == 1 else math.nextafter(math.sqrt(2), 2)
         if query == "cumulative":
@@ -262,28 +262,28 @@ class Blowfish:
         return sparse.coo_matrix((ones, (self.edges[:, 0], self.edges[:, 1])), shape=(n, n)).tocsr()
 
     def _distances(self, start: int | None) -> npt.NDArray[np.float64]:
-        found = sparse.csgraph.shortest_path(
+        distances = sparse.csgraph.shortest_path(
             self._graph, directed=False, unweighted=True, indices=start, method="D"
         )
-        return np.asarray(found)
+        return np.asarray(distances)
 
     def distance(self, x: Hashable, y: Hashable) -> int | float:
         """Return the number of edges between two values (inf: not protected from each other)."""
         for value in (x, y):
             if value not in self._places:
                 raise ParameterError(f"{value!r} is not among the values")
-        found = self._distances(self._places[x])[self._places[y]]
-        return int(found) if found < math.inf else math.inf
+        steps = self._distances(self._places[x])[self._places[y]]
+        return int(steps) if steps < math.inf else math.inf
 
     @cached_property
     def diameter(self) -> int | float:
         """Longest distance between two values; inf if some are not protected from each other."""
         if len(self.values) <= _MAX_EXACT:
-            found = float(self._distances(None).max())
+            length = float(self._distances(None).max())
         else:
             # every walk can pass through one value: twice its reach is an upper bound
-            found = 2 * float(self._distances(len(self.values) // 2).max())
-        return int(found) if found < math.inf else math.inf
+            length = 2 * float(self._distances(len(self.values) // 2).max())
+        return int(length) if length < math.inf else math.inf
 
     def odds_factor(self, x: Hashable, y: Hashable, epsilon: Number) -> float:
         """Return by how much the odds of x against y for one record can move."""

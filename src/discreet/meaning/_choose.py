@@ -53,9 +53,9 @@ class Epsilon(float):
     assumption: str
 
     def __new__(cls, value: float, assumption: str) -> Epsilon:  # noqa: PYI034 - float's own signature
-        made = super().__new__(cls, value)
-        made.assumption = assumption
-        return made
+        number = super().__new__(cls, value)
+        number.assumption = assumption
+        return number
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Epsilon, (float(self), self.assumption))
@@ -113,28 +113,28 @@ def epsilon_for(
     2.90048
     """
     together = read_group(group)
-    given = {
+    tolerances = {
         "increase": (increase,),
         "prior, ceiling": (prior, ceiling),
         "advantage": (advantage,),
         "tpr, fpr": (tpr, fpr),
         "population, rate": (population, rate),
     }
-    asked = [name for name, values in given.items() if any(v is not None for v in values)]
-    if len(asked) != 1 or any(v is None for v in given[asked[0]]):
+    names = [name for name, values in tolerances.items() if any(v is not None for v in values)]
+    if len(names) != 1 or any(v is None for v in tolerances[names[0]]):
         raise ParameterError(
-            "give exactly one complete tolerance: " + "; ".join(given),
+            "give exactly one complete tolerance: " + "; ".join(tolerances),
             hint=Hint("increase", 1.25),
         )
-    values = tuple(v for v in given[asked[0]] if v is not None)
-    if asked[0] in ("increase", "prior, ceiling"):
+    values = tuple(v for v in tolerances[names[0]] if v is not None)
+    if names[0] in ("increase", "prior, ceiling"):
         c = steps(against, read_neighbours(neighbours))
         total = _log_increase(*values) if len(values) == 1 else _log_odds(*values)
         return Epsilon(total / (c * together) * _DOWN, _odds_assumption(Against(against), together))
-    if asked[0] == "population, rate":
+    if names[0] == "population, rate":
         target, part = pure_epsilon(values[0]), _rate(values[1])
-        wanted = math.log1p(math.expm1(floor_float(target)) / part) / together * _DOWN
-        return Epsilon(wanted, f"{exactly(target)} for the population while the sample is secret")
+        epsilon = math.log1p(math.expm1(floor_float(target)) / part) / together * _DOWN
+        return Epsilon(epsilon, f"{exactly(target)} for the population while the sample is secret")
     total = _of_advantage(*values) if len(values) == 1 else _of_rates(*values)
     return Epsilon(
         total / together * _DOWN, f"against any test of {_who(together)} data used or not"

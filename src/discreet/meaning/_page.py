@@ -66,8 +66,8 @@ def page(
 
 def _beliefs(eps: Fraction, before: float, size: int, relation: p.Neighbours) -> list[str]:
     lines = [*_wrap(sentence(eps, before, size, relation)), "", f"From {percent(before)}, at most:"]
-    shown = sorted({Fraction(e) for e in CHART_EPSILONS} | {eps})
-    for e in shown:
+    epsilons = sorted({Fraction(e) for e in CHART_EPSILONS} | {eps})
+    for e in epsilons:
         after = ceiling(before, factor_of(e, size))
         mark = "▸" if e == eps else " "
         lines.append(f"{mark} ε = {exactly(e):<6} {_bar(after)} {percent(after, 'up')}")
@@ -96,8 +96,8 @@ def sentence(eps: Fraction, before: float, size: int, relation: p.Neighbours) ->
 
 
 def _exceptions(view: Attacker, delta: Fraction) -> list[str]:
-    lost = min((float(b.mass_at_infinity) for b in view.bounds), default=1.0)
-    rare = 2 * lost
+    mass = min((float(b.mass_at_infinity) for b in view.bounds), default=1.0)
+    rare = 2 * mass
     factor = view.factor(rare) if rare < 1 else math.inf
     return _wrap(
         f"With δ = {exactly(delta)} an unlucky output may reveal everything, so no bound on "
@@ -120,8 +120,8 @@ def attack_rows(view: Attacker) -> list[tuple[str, str]]:
 
 def _family(eps: Fraction, before: float) -> list[str]:
     after = [(k, ceiling(before, factor_of(eps, k))) for k in (2, 4, 10)]
-    told = ", ".join(f"{percent(x, 'up')} for {k}" for k, x in after)
-    return _wrap(f"A fact shared by several people is protected less: {told} people together.")
+    words = ", ".join(f"{percent(x, 'up')} for {k}" for k, x in after)
+    return _wrap(f"A fact shared by several people is protected less: {words} people together.")
 
 
 def assumption_lines(relation: p.Neighbours, *, exact: bool) -> list[str]:

@@ -101,10 +101,10 @@ class Pufferfish:
     pairs: tuple[SecretPair, ...]
 
     def __init__(self, pairs: Iterable[SecretPair]) -> None:
-        given = tuple(pairs)
-        if not given:
+        secrets = tuple(pairs)
+        if not secrets:
             raise ParameterError("a Pufferfish framework needs at least one secret pair")
-        object.__setattr__(self, "pairs", given)
+        object.__setattr__(self, "pairs", secrets)
 
     @property
     def sensitivity(self) -> int | float:
@@ -131,10 +131,10 @@ class Pufferfish:
         return f"Pufferfish({len(self.pairs)} secret pairs, sensitivity {self.sensitivity})"
 
 
-def _law(given: Mapping[Number, Number], name: str) -> Law:
-    if not isinstance(given, Mapping) or not given:
+def _law(chances: Mapping[Number, Number], name: str) -> Law:
+    if not isinstance(chances, Mapping) or not chances:
         raise ParameterError(f"the law given {name!r} must map values to probabilities")
-    law = [(exact(x, "value"), decimal(q, "probability")) for x, q in given.items()]
+    law = [(exact(x, "value"), decimal(q, "probability")) for x, q in chances.items()]
     if any(q < 0 for _, q in law) or sum(q for _, q in law) != 1:
         total = sum((q for _, q in law), Fraction(0))
         raise ParameterError(

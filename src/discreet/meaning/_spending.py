@@ -181,9 +181,9 @@ def of(
         # a debit that names no table may have been about any
         entries = [e for e in entries if not e.tables or table in e.tables]
         debits = [e for e in debits if not e.tables or table in e.tables]
-    read = _reading(debits, delta)
+    losses = _reading(debits, delta)
     basis = f"{plural(len(entries), 'debit')}, chosen as answers came in"
-    return Meaning(read, size, basis, whole, lost)
+    return Meaning(losses, size, basis, whole, lost)
 
 
 _NOTHING = p.Pure("1e-300")
@@ -204,13 +204,13 @@ def _are_entries(x: object) -> TypeGuard[Sequence[Entry]]:
 
 def _uncovered(entries: Sequence[Entry]) -> list[Entry]:
     """Leave out debits that a later one stands for."""
-    kept: dict[int, Entry] = {}
+    survivors: dict[int, Entry] = {}
     for n, e in enumerate(entries):
         covered = 0 if e.covers is None else e.covers[1]
         for before in range(n - covered, n):
-            kept.pop(before, None)
-        kept[n] = e
-    return list(kept.values())
+            survivors.pop(before, None)
+        survivors[n] = e
+    return list(survivors.values())
 
 
 def _reading(entries: Sequence[Entry], delta: Number) -> tuple[p.PrivacyLoss, ...]:
@@ -223,14 +223,14 @@ def _reading(entries: Sequence[Entry], delta: Number) -> tuple[p.PrivacyLoss, ..
     dlt = sum((d for _, d, _ in parts), Fraction(0))
     labels = [_labelled(p.Pure(1), e) for e in entries]
     label = shared_label(labels)
-    found: list[p.PrivacyLoss] = [p.Approx(eps, dlt) if dlt else p.Pure(eps)]
+    losses: list[p.PrivacyLoss] = [p.Approx(eps, dlt) if dlt else p.Pure(eps)]
     steps = [step for _, _, step in parts if step is not None]
     if dlt and len(steps) == len(parts):
         meter = p.Odometer(delta)
         for step in steps:
             meter.record(step)
-        found.append(p.Approx(meter.epsilon, meter.delta))
-    return tuple(loss.labelled(label) for loss in found)
+        losses.append(p.Approx(meter.epsilon, meter.delta))
+    return tuple(loss.labelled(label) for loss in losses)
 
 
 def _parts(entry: Entry, delta: Fraction) -> tuple[Fraction, Fraction, p.Zcdp | None]:
@@ -311,10 +311,10 @@ def _odds_lines(m: Meaning) -> list[str]:
     if m.factor < math.inf:
         eps = exactly(m.epsilon) if m.group == 1 else f"{m.group} × {exactly(m.epsilon)}"
         factor = number(m.factor, "up")
-        told = f"The odds of anything about them move by at most a factor {factor} (ε = {eps})"
-        return [f"{told} by the use of their data."]
-    lost = min((float(loss.mass_at_infinity) for loss in m.attacker.bounds), default=1.0)
-    exception = max(1e-6, 2 * lost)
+        bound = f"The odds of anything about them move by at most a factor {factor} (ε = {eps})"
+        return [f"{bound} by the use of their data."]
+    mass = min((float(loss.mass_at_infinity) for loss in m.attacker.bounds), default=1.0)
+    exception = max(1e-6, 2 * mass)
     if exception >= 1 or (most := m.attacker.factor(exception)) == math.inf:
         return ["No promise about odds is left for a group of this size."]
     return [

@@ -172,7 +172,7 @@ def _aligned(levels: list[Array], sides: list[int]) -> list[Array]:
     """Pad finer levels with empty blocks, so that each is a multiple of the coarsest."""
     out = [levels[0]]
     for level, side in zip(levels[1:], sides[1:], strict=True):
-        wanted = [n * (sides[0] // side) for n in levels[0].shape]
-        pad = [(0, w - n) for w, n in zip(wanted, level.shape, strict=True)]
+        shape = [n * (sides[0] // side) for n in levels[0].shape]
+        pad = [(0, w - n) for w, n in zip(shape, level.shape, strict=True)]
         out.append(np.pad(level, pad))
     return out

@@ -46,8 +46,8 @@ class Ahp(Mechanism):
         job, shape = self.job, self.job.workload.shape
         first = job.measurement(Levels(shape, ((1, 1),)), self.share, "cells")
         noisy = np.asarray((yield first), dtype=np.float64)
-        cut = self.eta * math.log(max(2, noisy.size)) * first.law.std / math.sqrt(2)
-        values = np.where(noisy <= cut, 0.0, noisy)
+        threshold = self.eta * math.log(max(2, noisy.size)) * first.law.std / math.sqrt(2)
+        values = np.where(noisy <= threshold, 0.0, noisy)
         blank = job.measurement(Levels((1,), ((1, 1),)), 1 - self.share)
         labels = clusters(values, blank.law.variance)
         query = groups(labels)

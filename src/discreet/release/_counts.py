@@ -180,15 +180,15 @@ def read_counts(x: Any, shape: tuple[int, ...]) -> Counts:
 
 def read_shape(sizes: Any) -> tuple[int, ...]:
     """Read the public sizes of a domain."""
-    given = (sizes,) if hasattr(sizes, "__index__") else tuple(sizes)
-    for size in given:
+    shape = (sizes,) if hasattr(sizes, "__index__") else tuple(sizes)
+    for size in shape:
         if isinstance(size, bool) or not hasattr(size, "__index__") or int(size) < 1:
             raise ParameterError(
                 "the size of a domain must be a whole number, at least 1", hint=Hint("n", 256)
             )
-    if not given:
+    if not shape:
         raise ParameterError("a domain needs at least one attribute", hint=Hint("sizes", (2, 3)))
-    return tuple(int(size) for size in given)
+    return tuple(int(size) for size in shape)
 
 
 def fitting(shape: tuple[int, ...], hint: str = 'method="marginals"') -> int:

@@ -93,8 +93,8 @@ class Publish(Statistic):
         return Published(low.counted(part, ()))
 
     def __str__(self) -> str:
-        asked = "" if self.workload is None else f" {self.workload.describe()}"
-        return f"publish{asked} by {self.method}"
+        workload = "" if self.workload is None else f" {self.workload.describe()}"
+        return f"publish{workload} by {self.method}"
 
 
 def question(
@@ -128,12 +128,12 @@ def question(
         last axis of the workload is then the size of groups, and the option ``groups`` their
         public number (a list, one for each region of the one column that there may be).
     """
-    given = {plain_str(n): _plain(n, value) for n, value in dict(options or {}).items()}
-    workload, columns = rebuilt(workload), _named(columns)
+    settings = {plain_str(n): _plain(n, value) for n, value in dict(options or {}).items()}
+    workload, columns = rebuilt(workload), _read_columns(columns)
     bins = {plain_str(n): width for n, width in dict(bins or {}).items()}
     method, group = plain_str(method, "method"), None if group is None else plain_str(group)
     owner = None if owner is None else plain_str(owner, "owner")
-    if given.keys() & {"rows", "neighbours"}:
+    if settings.keys() & {"rows", "neighbours"}:
         raise ParameterError("rows= and neighbours= are read from the policy here: leave them out")
     if (group is None) == (method == "count-of-counts"):
         raise ParameterError(
@@ -143,20 +143,20 @@ def question(
         )
     numbers: tuple[int, ...] = ()
     if group is not None:
-        numbers = _numbers(given, len(columns))
-        given["groups"] = "public"
-    found = keyed(table, columns, bins, group)
-    _check(found.query, workload, numbers)
-    if "unprotected" in given:
-        _permitted(table, found, given["unprotected"], owner, own=isinstance(columns, tuple))
-    spelling = _canonical.canonical([repr(workload.key()), method, _spelled(given)])
-    fixed = tuple(given.items())
-    statistic = Publish(None, spelling, workload, method, fixed, owner, found.widths, numbers)
+        numbers = _numbers(settings, len(columns))
+        settings["groups"] = "public"
+    grouping = keyed(table, columns, bins, group)
+    _check(grouping.query, workload, numbers)
+    if "unprotected" in settings:
+        _permitted(table, grouping, settings["unprotected"], owner, own=isinstance(columns, tuple))
+    spelling = _canonical.canonical([repr(workload.key()), method, _spelled(settings)])
+    fixed = tuple(settings.items())
+    statistic = Publish(None, spelling, workload, method, fixed, owner, grouping.widths, numbers)
     outputs = (OutputColumn("query", KeyValue("query")), OutputColumn("value", StatisticValue(0)))
-    return replace(found.query, statistics=(statistic,), outputs=outputs)
+    return replace(grouping.query, statistics=(statistic,), outputs=outputs)
 
 
-def _named(columns: object) -> tuple[str, ...] | dict[str, str]:
+def _read_columns(columns: object) -> tuple[str, ...] | dict[str, str]:
     """Copy the columns: names alone, or names of row expressions."""
     if issubclass(type(columns), Mapping):
         pairs = dict(columns).items()  # type: ignore[call-overload]  # a mapping, read once
@@ -188,7 +188,9 @@ def _plain(name: str, value: Any) -> Any:
     raise ParameterError(f"{name} takes numbers, text or a list, not {type(value).__name__}")
 
 
-def _permitted(table: Table, found: Keyed, named: object, owner: str | None, *, own: bool) -> None:
+def _permitted(
+    table: Table, grouping: Keyed, totals: object, owner: str | None, *, own: bool
+) -> None:
     """Refuse exact totals that the owner's policy does not name, or that it does not mean.
 
     The policy names totals of whole tables by a declared column. A condition, a join, an
@@ -197,17 +199,17 @@ def _permitted(table: Table, found: Keyed, named: object, owner: str | None, *, 
     ⌊a·x⌋ is a function of x, so a total by bins is a sum of totals that the owner has named, and
     tells nothing that they do not.
     """
-    if not isinstance(named, tuple) or any(name not in EXACT for name in named):
+    if not isinstance(totals, tuple) or any(name not in EXACT for name in totals):
         raise ParameterError(
             f"unprotected lists what is released exactly: {', '.join(EXACT)}",
             hint=Hint("unprotected", ["area-totals"]),
         )
-    if not named:
+    if not totals:
         return
-    known, keys = table.policy.table(table.name).unprotected, found.query.keys
+    permissions, keys = table.policy.table(table.name).unprotected, grouping.query.keys
     column = keys[0].name
-    needed = [f"total by {column}" if name == "area-totals" else "total" for name in named]
-    missing = [word for word in needed if word not in known]
+    needed = [f"total by {column}" if name == "area-totals" else "total" for name in totals]
+    missing = [word for word in needed if word not in permissions]
     if missing or not owner:
         raise PrivacyError(
             f"{' and '.join(missing or needed)} would be released exactly, without any noise; "
@@ -217,13 +219,13 @@ def _permitted(table: Table, found: Keyed, named: object, owner: str | None, *, 
             else Hint("owner", "name of the data owner"),
         )
     bare = not (table.conditions or table.joins or table.keys or table.inner)
-    if not bare or not own or not all(_declared(key, found.widths) for key in keys):
+    if not bare or not own or not all(_declared(key, grouping.widths) for key in keys):
         raise PrivacyError(
             "exact totals are those of a whole table by its own columns: with a condition, a "
             "join, or values that are left out they would be other numbers than the owner named",
             hint="no where, no join, and null = … for columns that may be NULL",
         )
-    if not _whole(found.query, areas="area-totals" in named):
+    if not _whole(grouping.query, areas="area-totals" in totals):
         raise PrivacyError(
             f"rows of {table.name!r} are limited, or belong to units through an owner: which of "
             "them count depends on protected values, and an exact number of those that count "
@@ -267,8 +269,8 @@ def _spelled(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _numbers(options: Mapping[str, Any], regions: int) -> tuple[int, ...]:
     """Public numbers of groups, as given."""
-    given = options.get("groups")
-    listed = [given] if isinstance(given, int) else list(given or ())
+    groups = options.get("groups")
+    listed = [groups] if isinstance(groups, int) else list(groups or ())
     if regions > 1 or not listed or any(type(n) is not int or n < 1 for n in listed):
         raise ParameterError(
             "count-of-counts needs the public number of groups, one for each region of at most "
@@ -308,11 +310,11 @@ def domain_of(query: Query) -> Domain:
     """Names and values of a publication's cells, in words."""
     (statistic,) = query.statistics
     assert isinstance(statistic, Publish)
-    found = Keyed(query, statistic.bins).domain
+    domain = Keyed(query, statistic.bins).domain
     if not statistic.numbers or statistic.workload is None:
-        return found
+        return domain
     sizes = tuple(map(str, range(statistic.workload.shape[-1])))
-    return Domain((*found.names, "size"), (*found.values, sizes))
+    return Domain((*domain.names, "size"), (*domain.values, sizes))
 
 
 def covers(key: Key) -> bool:
@@ -363,8 +365,8 @@ class Proposal:
     @property
     def plan(self) -> Plan:
         """The mechanism at its price."""
-        made: Plan = self.bill.parts[0].law.plan
-        return made
+        plan: Plan = self.bill.parts[0].law.plan
+        return plan
 
     @property
     def cost(self) -> dict[str, str]:
@@ -381,12 +383,17 @@ class Proposal:
     ) -> Publication:
         """Pay and publish; the same publication again is free."""
         (answer,) = self._pay(key=key, fresh=fresh)
-        told = answer.parts[0]
-        assert isinstance(told, Transcript)
-        released = [(q, np.asarray(y)) for q, y in zip(told.questions, told.answers, strict=True)]
-        made = Publication.of(self.plan, told.retold(self.plan), released, nonnegative=nonnegative)
+        transcript = answer.parts[0]
+        assert isinstance(transcript, Transcript)
+        released = [
+            (q, np.asarray(y))
+            for q, y in zip(transcript.questions, transcript.answers, strict=True)
+        ]
+        publication = Publication.of(
+            self.plan, transcript.retold(self.plan), released, nonnegative=nonnegative
+        )
         return replace(
-            made, loss=self.bill.losses[0], domain=self.domain,
+            publication, loss=self.bill.losses[0], domain=self.domain,
             tainted=answer.tainted, cached=answer.cached,
             stored=answer.record(), left=answer.left,
         )  # fmt: skip

@@ -45,22 +45,22 @@ class Declared:
     """One table of a release, as its author wrote it."""
 
     name: str
-    said: Mapping[str, Any]
+    content: Mapping[str, Any]
 
     def get(self, key: str, default: Any = None) -> Any:
         """What the file says under a key."""
-        return self.said.get(key, default)
+        return self.content.get(key, default)
 
     @property
     def unprotected(self) -> tuple[str, ...]:
         """Numbers that come out exactly, or that are taken as public."""
-        named = list(self.get("unprotected", ()))
+        names = list(self.get("unprotected", ()))
         options = self.get("options", {})
-        if isinstance(options.get("total"), int) and "total" not in named:
-            named.append("total")
+        if isinstance(options.get("total"), int) and "total" not in names:
+            names.append("total")
         if self.get("groups") is not None:
-            named.append("groups")
-        return tuple(named)
+            names.append("groups")
+        return tuple(names)
 
 
 @dataclass(frozen=True)
@@ -75,19 +75,19 @@ class Declaration:
     owner: Mapping[str, Any]
     tables: tuple[Declared, ...]
     hierarchies: Mapping[str, Any]
-    said: Mapping[str, Any] = field(repr=False)
+    document: Mapping[str, Any] = field(repr=False)
     file: str = "plan.toml"
-    """Where it was read, as given: for hints."""
+    """The path of its file, as the caller spelled it: for hints."""
 
     @property
     def hash(self) -> str:
         """Identity of everything that decides what is measured."""
-        return _canonical.digest(_canonical.canonical(_plain(self.said)))
+        return _canonical.digest(_canonical.canonical(_plain(self.document)))
 
     def key(self, table: Declared) -> str:
         """Name of one table's debit: the same declaration never pays twice."""
-        said = _plain({**table.said, "hierarchies": self.hierarchies})
-        text = _canonical.digest(_canonical.canonical(said))[:16]
+        content = _plain({**table.content, "hierarchies": self.hierarchies})
+        text = _canonical.digest(_canonical.canonical(content))[:16]
         return f"release {self.title[:60]}/{self.edition[:40]}/{table.name[:40]}/{text}"
 
 
@@ -100,14 +100,14 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) else value
 
 
-def _check_texts(said: Any) -> None:
+def _check_texts(content: Any) -> None:
     """Refuse characters that steer terminals and pages: what a plan says is published."""
-    if isinstance(said, str) and not said.replace("\n", "").replace("\t", "").isprintable():
-        raise ParameterError(f"a release plan holds a character that cannot be shown: {said!r}")
-    if isinstance(said, Mapping):
-        said = [*said, *said.values()]
-    if isinstance(said, list | tuple):
-        for part in said:
+    if isinstance(content, str) and not content.replace("\n", "").replace("\t", "").isprintable():
+        raise ParameterError(f"a release plan holds a character that cannot be shown: {content!r}")
+    if isinstance(content, Mapping):
+        content = [*content, *content.values()]
+    if isinstance(content, list | tuple):
+        for part in content:
             _check_texts(part)
 
 
@@ -121,29 +121,29 @@ def read(plan: Any) -> Declaration:
     """
     if isinstance(plan, Declaration):
         return plan
-    folder, said, file = Path(), plan, "plan.toml"
+    folder, document, file = Path(), plan, "plan.toml"
     if not isinstance(plan, Mapping):
         path = Path(plan)
         folder, file = path.parent, shlex.quote(str(plan))
         try:
-            said = tomllib.loads(path.read_text(encoding="utf-8"))
+            document = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError:
             raise ParameterError(f"there is no release plan {path.name!r}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
             raise ParameterError(f"{path.name} is not TOML: {wrong}") from None
-    _check_texts(said)
-    _known(said, _TOP, "a release plan")
-    owner = dict(said.get("owner", {}))
-    _known(owner, _OWNER, "[owner]")
-    tables = said.get("tables", {})
-    if not said.get("title") or not said.get("policy") or not tables:
+    _check_texts(document)
+    _check_names(document, _TOP, "a release plan")
+    owner = dict(document.get("owner", {}))
+    _check_names(owner, _OWNER, "[owner]")
+    tables = document.get("tables", {})
+    if not document.get("title") or not document.get("policy") or not tables:
         raise ParameterError(
             "a release plan needs a title, a policy and at least one table",
             hint='title = "…"\\npolicy = "people.toml"\\n[tables.ages]',
         )
     declared = []
     for name, content in tables.items():
-        _known(content, _TABLE, f"[tables.{name}]")
+        _check_names(content, _TABLE, f"[tables.{name}]")
         if not name.replace("-", "_").isidentifier():
             raise ParameterError(
                 f"a table's name is used in names of files, and {name!r} cannot be",
@@ -151,28 +151,28 @@ def read(plan: Any) -> Declaration:
             )
         _check_options(name, content.get("options", {}))
         declared.append(Declared(name, content))
-    title = str(said["title"])
-    found = Declaration(
+    title = str(document["title"])
+    declaration = Declaration(
         title,
-        str(said.get("edition", "1")),
-        folder / str(said["policy"]),
-        folder / str(said.get("output", "release")),
-        _exact.confidence(said.get("confidence", 0.95)),
+        str(document.get("edition", "1")),
+        folder / str(document["policy"]),
+        folder / str(document.get("output", "release")),
+        _exact.confidence(document.get("confidence", 0.95)),
         owner,
         tuple(declared),
-        said.get("hierarchies", {}),
-        said,
+        document.get("hierarchies", {}),
+        document,
         file,
     )
     for table in declared:
-        _agreed(found, table)
-    return found
+        _agreed(declaration, table)
+    return declaration
 
 
-def _known(said: Any, names: frozenset[str], where: str) -> None:
-    if not isinstance(said, Mapping):
+def _check_names(settings: Any, names: frozenset[str], where: str) -> None:
+    if not isinstance(settings, Mapping):
         raise ParameterError(f"{where} must be a table of settings")
-    for name in said:
+    for name in settings:
         if name not in names:
             near = ", ".join(sorted(names))
             raise ParameterError(f"{where} does not take {name!r}; it takes {near}")
@@ -197,8 +197,8 @@ def _agreed(release: Declaration, table: Declared) -> None:
     allowed = owner.get("unprotected", {})
     for what in table.unprotected:
         if what not in MEANINGS:
-            known = ", ".join(MEANINGS)
-            raise ParameterError(f"unprotected takes {known}, not {str(what)[:40]!r}")
+            names = ", ".join(MEANINGS)
+            raise ParameterError(f"unprotected takes {names}, not {str(what)[:40]!r}")
         if not owner.get("name") or what not in allowed.get(table.name, ()):
             raise PrivacyError(
                 f"table {table.name!r} would release exactly, without any protection: "
@@ -251,59 +251,63 @@ def proposal(curator: Curator, release: Declaration, table: Declared) -> Proposa
 
 def workload_of(release: Declaration, table: Declared, domain: Domain) -> Workload:
     """Build the workload that a table names, over its domain."""
-    said = table.get("workload", "identity")
-    if said == "marginals":
+    choice = table.get("workload", "identity")
+    if choice == "marginals":
         ways = table.get("ways", 2)
         return Workload.marginals(domain.shape, ways if isinstance(ways, int) else tuple(ways))
-    names = [said] * len(domain.shape) if isinstance(said, str) else list(said)
+    names = [choice] * len(domain.shape) if isinstance(choice, str) else list(choice)
     if len(names) != len(domain.shape):
         raise ParameterError(
             f"table {table.name!r} has {len(domain.shape)} columns and {len(names)} workloads",
             hint='workload = ["identity", "prefix"]',
         )
-    chosen = {h["column"]: h for h in _hierarchies(release, table)}
+    hierarchies = {h["column"]: h for h in _hierarchies(release, table)}
     axes = []
     for name, column, values in zip(names, domain.names, domain.values, strict=True):
-        if column in chosen:
-            axes.append(Workload.matrix(*_levels(chosen[column], column, values)))
+        if column in hierarchies:
+            axes.append(Workload.matrix(*_levels(hierarchies[column], column, values)))
         elif name in _AXES or name.replace("-", "_") in _AXES:
             axes.append(getattr(Workload, name.replace("-", "_"))(len(values)))
         else:
-            known = ", ".join((*_AXES, "marginals"))
-            raise ParameterError(f"there is no workload {str(name)[:40]!r}; there are {known}")
+            kinds = ", ".join((*_AXES, "marginals"))
+            raise ParameterError(f"there is no workload {str(name)[:40]!r}; there are {kinds}")
     return Workload.kron(*axes)
 
 
 def _hierarchies(release: Declaration, table: Declared) -> Sequence[Mapping[str, Any]]:
-    found = []
+    hierarchies = []
     for name in table.get("hierarchies", []):
         if name not in release.hierarchies:
             raise ParameterError(
                 f"table {table.name!r} names a hierarchy {name!r} that is not there"
             )
-        said = release.hierarchies[name]
-        if not isinstance(said, Mapping) or "column" not in said or not said.get("levels"):
+        hierarchy = release.hierarchies[name]
+        if (
+            not isinstance(hierarchy, Mapping)
+            or "column" not in hierarchy
+            or not hierarchy.get("levels")
+        ):
             raise ParameterError(
                 f"hierarchy {name!r} needs a column and levels",
                 hint=f'[hierarchies.{name}]\ncolumn = "age"\nlevels = [{{ young = "0..17" }}]',
             )
-        found.append(said)
-    return found
+        hierarchies.append(hierarchy)
+    return hierarchies
 
 
 def _levels(
-    said: Mapping[str, Any], column: str, values: Sequence[str]
+    hierarchy: Mapping[str, Any], column: str, values: Sequence[str]
 ) -> tuple[Any, list[str], list[str]]:
     """Return groups of an axis's cells as rows of 0 and 1, with their names and levels."""
     rows, labels, levels = [], [], []
-    for place, level in enumerate(said["levels"]):
+    for place, level in enumerate(hierarchy["levels"]):
         levels += [f"{column}, level {place + 1}"] * len(level)
         for label, members in level.items():
             rows.append(np.array([_inside(v, members) for v in values], dtype=np.float64))
             labels.append(str(label))
             if not rows[-1].any():
                 raise ParameterError(f"group {label!r} of {column!r} holds no public value")
-    if said.get("cells", True):
+    if hierarchy.get("cells", True):
         rows.extend(np.eye(len(values)))
         labels.extend(values)
         levels += [column] * len(values)

@@ -61,9 +61,9 @@ class Domain:
         out: list[str] = []
         if isinstance(workload, Products):
             for _, axes in workload.terms:
-                named = [a.levels or (n if a.name != "total" else "",) * a.m
+                labels = [a.levels or (n if a.name != "total" else "",) * a.m
                          for a, n in zip(axes, self.names, strict=True)]  # fmt: skip
-                out += [" × ".join(filter(None, parts)) for parts in itertools.product(*named)]
+                out += [" × ".join(filter(None, parts)) for parts in itertools.product(*labels)]
         elif isinstance(workload, Marginals):
             for table, cells in zip(workload.tables, self._blocks(workload), strict=True):
                 name = " × ".join(self.names[i] for i in table)

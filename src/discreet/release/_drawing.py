@@ -50,8 +50,8 @@ def rows(
         names.append(name if name not in names else f"{name} ({len(names) + 1})")
     values: dict[str, list[dict[str, Any]]] = {panel: [] for panel in panels}
     for i, (name, panel) in enumerate(zip(names, panels, strict=True)):
-        known = {k: float(v[i]) for k, v in table.items() if not np.isnan(v[i])}
-        values[panel].append({"row": name} | known)
+        numbers = {k: float(v[i]) for k, v in table.items() if not np.isnan(v[i])}
+        values[panel].append({"row": name} | numbers)
     layers: list[dict[str, Any]] = []
     if "low" in table:
         layers.append(_vega.layer("rule", _vega.between("x", _number("low")), color=_COLOUR))
@@ -62,12 +62,12 @@ def rows(
     if len(values) == 1:
         label["title"] = " · ".join(columns)
         return _vega.chart(title, values[panels[0]], **body)
-    drawn = [
+    charts = [
         {"title": {"text": panel, "anchor": "start", "fontSize": 11}, **body,
          "data": {"values": content}}
         for panel, content in values.items()
     ]  # fmt: skip
-    return _vega.chart(title, vconcat=drawn)
+    return _vega.chart(title, vconcat=charts)
 
 
 def grid(domain: Domain, counts: NDArray[Any], title: str) -> _vega.Chart:

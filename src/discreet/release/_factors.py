@@ -23,12 +23,12 @@ Array = NDArray[np.float64]
 
 def fingerprint(*arrays: NDArray[Any]) -> str:
     """Return a hash of arrays, the same in every process."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for array in arrays:
         # indices come in 32 or 64 bits, whichever scipy likes
         same = np.ascontiguousarray(array, "<i8" if array.dtype.kind in "iub" else "<f8")
-        found.update(f"{array.shape} {same.dtype.str} ".encode() + same.tobytes())
-    return found.hexdigest()
+        digest.update(f"{array.shape} {same.dtype.str} ".encode() + same.tobytes())
+    return digest.hexdigest()
 
 
 class Axis(ABC):
@@ -318,7 +318,7 @@ class Gram(GramOnly):
 def rebuilt(axis: object) -> Axis:
     """Return the same axis, made again from its numbers."""
     if type(axis) is Rows:
-        words = [None if given is None else tuple(map(str, given)) for given in
+        words = [None if names is None else tuple(map(str, names)) for names in
                  (axis.labels, axis.levels)]  # fmt: skip
         return Rows(axis.matrix, *words)
     for kind in (Identity, Total, Prefix, AllRange):
@@ -329,16 +329,20 @@ def rebuilt(axis: object) -> Axis:
 
 def _read(matrix: Any) -> Any:
     try:
-        given = sparse.csr_array(matrix)
+        weights = sparse.csr_array(matrix)
         # arrays of our own, of numpy's own class
-        parts = np.array(given.data, np.float64), np.array(given.indices), np.array(given.indptr)
-        found = sparse.csr_array(parts, shape=given.shape)
+        parts = (
+            np.array(weights.data, np.float64),
+            np.array(weights.indices),
+            np.array(weights.indptr),
+        )
+        copy = sparse.csr_array(parts, shape=weights.shape)
     except (TypeError, ValueError):
         raise ParameterError("a workload matrix must hold real numbers in rows") from None
-    if found.ndim != 2 or 0 in found.shape or not np.isfinite(found.data).all():
+    if copy.ndim != 2 or 0 in copy.shape or not np.isfinite(copy.data).all():
         raise ParameterError("a workload matrix needs rows, columns and finite numbers")
-    found.sum_duplicates()  # an entry stored twice is one weight: their sum
-    return found
+    copy.sum_duplicates()  # an entry stored twice is one weight: their sum
+    return copy
 
 
 def _lengths(n: int, side: int) -> Array:

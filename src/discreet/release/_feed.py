@@ -88,14 +88,14 @@ class Feed:
         value: str | None = None,
         where: str | None = None,
     ) -> None:
-        held = curator.policy.table(plain_str(table, "table"))
-        self._stream = stream = _fresh(stream, held)
-        name = _tick(held, plain_str(column, "column"))
-        rows = curator.table(held.name)
+        entry = curator.policy.table(plain_str(table, "table"))
+        self._stream = stream = _fresh(stream, entry)
+        name = _tick(entry, plain_str(column, "column"))
+        rows = curator.table(entry.name)
         rows = rows if where is None else rows.where(where)
         what = frame.count() if value is None else frame.sum(value)
-        found = lowered(curator, rows.group_by(tick=name).agg(n=what))
-        self._aggregate, self._moves, step = _bounded(found, stream, held, column)
+        question = lowered(curator, rows.group_by(tick=name).agg(n=what))
+        self._aggregate, self._moves, step = _bounded(question, stream, entry, column)
         dates = self._aggregate.keys[0].expr.type.kind is Kind.DATE
         self._width = _DAYS[stream.every] if dates else 1
         self._curator, self._first, self._step = curator, _code(start), float(step)
@@ -106,7 +106,7 @@ class Feed:
         }  # fmt: skip
         self._name = f"stream {_canonical.digest(_canonical.canonical(terms))}"
         ticks = [
-            int(plan.removeprefix(f"{self._name} tick ").split(" ")[0]) for plan in self._paid()
+            int(plan.removeprefix(f"{self._name} tick ").split(" ")[0]) for plan in self._debits()
         ]
         # what was paid for before is there again, for nothing
         for _ in range(max(ticks, default=-1) + 1):
@@ -152,20 +152,20 @@ class Feed:
         t, tries = self.now, 0
         while True:
             job = self._job(t, tries)
-            if tries and job.plan not in self._paid():
+            if tries and job.plan not in self._debits():
                 if not again:
                     return False
                 again = False
-            stored = json.loads(travel(self._curator, job, self._aggregate, self._moves).text)
-            if stored.get("tick") != t:
+            record = json.loads(travel(self._curator, job, self._aggregate, self._moves).text)
+            if record.get("tick") != t:
                 raise LedgerIntegrityError("the stored tick was edited or damaged")
-            if stored.get("failed") is not True:
-                self._stream.accept(np.array(stored["released"], dtype=object))
+            if record.get("failed") is not True:
+                self._stream.accept(np.array(record["released"], dtype=object))
                 return True
             tries += 1
 
-    def _paid(self) -> set[str]:
-        """Names of what was debited of this stream."""
+    def _debits(self) -> set[str]:
+        """Names of the debits of this stream."""
         return {
             entry.plan
             for entry in self._curator.ledger.entries
@@ -202,8 +202,8 @@ class Feed:
 
     def interval(self, confidence: Number = 0.95) -> Interval:
         """Return an interval for the sum so far; see :meth:`Stream.interval`."""
-        found = self._stream.interval(confidence)
-        return Interval(found.low * self._step, found.high * self._step, found.confidence)
+        band = self._stream.interval(confidence)
+        return Interval(band.low * self._step, band.high * self._step, band.confidence)
 
     def record(self) -> dict[str, Any]:
         """Return what was released, and the public parameters."""
@@ -232,48 +232,48 @@ class Feed:
         return f"Feed({self._private[0].name}, {self._stream!r})"
 
 
-def _fresh(given: Stream, held: Table) -> Stream:
+def _fresh(original: Stream, entry: Table) -> Stream:
     """Make a stream anew from its terms, if they fit the table."""
-    if type(given) is not Stream:
+    if type(original) is not Stream:
         raise ParameterError("follow is asked of a stream", hint=Hint("horizon", 365))
     # asked of the class: an object may hold a function of the same name
-    begun, stream = given.now, Stream.fresh(given)
-    if held.unit is not None and not stream.anew:
+    start, stream = original.now, Stream.fresh(original)
+    if entry.unit is not None and not stream.anew:
         raise ParameterError(
-            f"rows of {held.name!r} belong to units that may have several: which of them are kept "
+            f"rows of {entry.name!r} belong to units that may have several: which of them are kept "
             "changes from tick to tick",
             hint=Hint("anew", True),
         )
-    if begun or stream.ticks != 1 or stream.neighbours is not held.neighbours:
+    if start or stream.ticks != 1 or stream.neighbours is not entry.neighbours:
         raise ParameterError(
             "a stream that follows a table starts fresh, with one tick for each row and the "
             "policy's relation",
-            hint=Hint("neighbours", str(held.neighbours)),
+            hint=Hint("neighbours", str(entry.neighbours)),
         )
     return stream
 
 
-def _tick(held: Table, name: str) -> str:
+def _tick(entry: Table, name: str) -> str:
     """Spell the column of the ticks; refuse one that rows may have another value of tomorrow."""
-    column = held.columns.get(name)
-    if column is None or not (isinstance(column, Date | Timestamp) or name in held.fixed):
+    column = entry.columns.get(name)
+    if column is None or not (isinstance(column, Date | Timestamp) or name in entry.fixed):
         raise ParameterError(
-            f"{quote(name[:60])} cannot say at which tick a row of {held.name!r} counts: a row "
+            f"{quote(name[:60])} cannot say at which tick a row of {entry.name!r} counts: a row "
             "that moved would count at two ticks, and be paid for once. A tick is a date of that "
             "table, by its name, or a column of which the owner says that no row is ever given "
             "another value",
             hint="a date column"
             if column is None
-            else f'fixed = ["{name}"] under [tables.{held.name}] of the policy',
+            else f'fixed = ["{name}"] under [tables.{entry.name}] of the policy',
         )
     return f"CAST({quoted(name)} AS DATE)" if isinstance(column, Timestamp) else quoted(name)
 
 
 def _bounded(
-    found: Lowered, stream: Stream, held: Table, column: str
+    question: Lowered, stream: Stream, entry: Table, column: str
 ) -> tuple[Aggregate, Sensitivity, Fraction]:
     """Return what is counted, how far one unit moves it, and its step; refuse what is unbounded."""
-    main, (part, *more), formula = found.aggregates[0], found.parts, found.formulas[0]
+    main, (part, *more), formula = question.aggregates[0], question.parts, question.formulas[0]
     kind = main.keys[0].expr.type.kind
     if more or kind not in (Kind.DATE, Kind.NUMBER) or main.keys[0].codes is None:
         raise ParameterError(
@@ -287,7 +287,7 @@ def _bounded(
     if part.sensitivity.l1 > apart(stream.neighbours) * stream.bound:
         most = -(-part.sensitivity.l1 // apart(stream.neighbours))
         raise ParameterError(
-            f"one {'unit' if held.unit else 'row'} may add {most} steps to a sum, but the stream "
+            f"one {'unit' if entry.unit else 'row'} may add {most} steps to a sum, but the stream "
             f"allows for {stream.bound} only",
             hint=Hint("bound", most),
         )

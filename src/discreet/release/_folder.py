@@ -80,27 +80,27 @@ def table_of(issue: Issue) -> Any:
     """Return the table as it is shown: rounded and suppressed after the noise."""
     import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
 
-    made, said = issue.publication, issue.declared
-    assert made.domain is not None
-    columns: dict[str, Any] = dict(made.domain.rows(made.plan.workload))
-    value = made.answers
+    publication, declared = issue.publication, issue.declared
+    assert publication.domain is not None
+    columns: dict[str, Any] = dict(publication.domain.rows(publication.plan.workload))
+    value = publication.answers
     ends = issue.band or [np.full(len(value), np.nan)] * 2
     low, high = (np.asarray(end, dtype=np.float64) for end in ends)
-    hidden = np.zeros(len(value), dtype=bool)
-    if (least := said.get("suppress_below")) is not None:
-        hidden = value < float(least)
+    mask = np.zeros(len(value), dtype=bool)
+    if (least := declared.get("suppress_below")) is not None:
+        mask = value < float(least)
     # outwards, so that the interval still covers; without a step, digits that are mere noise go
-    step = float(said.get("round_to", 10.0 ** -digits(made.rmse)))
+    step = float(declared.get("round_to", 10.0 ** -digits(publication.rmse)))
     steps = {
         "value": np.rint(value / step),
         "low": np.floor(low / step),
         "high": np.ceil(high / step),
     }
     for name, whole in steps.items():
-        shown = np.round(whole * step, 12)  # as decimals are written: 3 × 0.1 is 0.3
-        columns[name] = pa.array(shown, mask=hidden | np.isnan(shown))
-    if hidden.any() or said.get("suppress_below") is not None:
-        columns["suppressed"] = hidden
+        numbers = np.round(whole * step, 12)  # as decimals are written: 3 × 0.1 is 0.3
+        columns[name] = pa.array(numbers, mask=mask | np.isnan(numbers))
+    if mask.any() or declared.get("suppress_below") is not None:
+        columns["suppressed"] = mask
     return pa.table(columns)
 
 
@@ -113,17 +113,17 @@ def digits(rmse: float | None) -> int:
     return 2 if not rmse else max(0, 2 - math.floor(math.log10(rmse)))
 
 
-def measurements_of(made: Publication) -> Any:
+def measurements_of(publication: Publication) -> Any:
     """Return every released integer with its law, one row each."""
     import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
 
     questions: list[Any] = [[] for _ in range(7)]
-    for i, (asked, values) in enumerate(made.released):
+    for i, (question, values) in enumerate(publication.released):
         n = len(np.ravel(values))
-        name, spread, weight = _law(asked, made.plan.workload.shape, n)
+        name, spread, weight = _law(question, publication.plan.workload.shape, n)
         for column, content in zip(
             questions,
-            ([i] * n, [asked.get("label", "")] * n, range(n), np.ravel(values).tolist(),
+            ([i] * n, [question.get("label", "")] * n, range(n), np.ravel(values).tolist(),
              [name] * n, spread, weight),
             strict=True,
         ):  # fmt: skip
@@ -144,29 +144,29 @@ def measurements_of(made: Publication) -> Any:
 
 
 def _law(
-    asked: Mapping[str, Any], shape: tuple[int, ...], n: int
+    question: Mapping[str, Any], shape: tuple[int, ...], n: int
 ) -> tuple[str, list[float | None], list[int]]:
     """Name of a law, its scale or standard deviation, and the largest weight of each row.
 
     Nothing for choices and exact numbers. What was measured is weight times a sum of records.
     """
     weights = np.ones(1, dtype=np.int64)
-    for runs in asked.get("scales", ()):
+    for runs in question.get("scales", ()):
         weights = np.kron(weights, np.repeat(*np.array(runs).T))
     weight = weights.tolist() if len(weights) == n else [1] * n
-    if asked["kind"] == "contrasts":
-        rows = Contrasts(tuple(asked["axes"]), shape, Fraction(asked["sigma2"]),
+    if question["kind"] == "contrasts":
+        rows = Contrasts(tuple(question["axes"]), shape, Fraction(question["sigma2"]),
                          Neighbours.ADD_REMOVE)  # fmt: skip
         scales, octave = rows.scales()
         return "gaussian", np.exp2(octave).tolist(), scales.tolist()
-    if asked["kind"] == "refinement":
-        return "laplace", [float(Fraction(asked["scale"]))] * n, [1] * n
-    if not (law := asked.get("law")):
+    if question["kind"] == "refinement":
+        return "laplace", [float(Fraction(question["scale"]))] * n, [1] * n
+    if not (law := question.get("law")):
         return "", [None] * n, [1] * n
-    found = noise.law_from_dict(law)
-    if isinstance(found, noise.DiscreteLaplace):
-        return "laplace", [float(found.scale)] * n, weight
-    return "gaussian", [float(found.std)] * n, weight
+    distribution = noise.law_from_dict(law)
+    if isinstance(distribution, noise.DiscreteLaplace):
+        return "laplace", [float(distribution.scale)] * n, weight
+    return "gaussian", [float(distribution.std)] * n, weight
 
 
 def write_issue(folder: Path, issue: Issue) -> None:
@@ -175,42 +175,44 @@ def write_issue(folder: Path, issue: Issue) -> None:
     import pyarrow.csv as pc  # noqa: PLC0415 - the same
     import pyarrow.parquet as pq  # noqa: PLC0415 - the same
 
-    name, made = issue.declared.name, issue.publication
+    name, publication = issue.declared.name, issue.publication
     table = table_of(issue)
     for form, writer in (("parquet", pq.write_table), ("csv", pc.write_csv)):
         sink = pa.BufferOutputStream()
         writer(table, sink)
         write(folder / "tables" / f"{name}.{form}", sink.getvalue().to_pybytes())
     sink = pa.BufferOutputStream()
-    pq.write_table(measurements_of(made), sink)
+    pq.write_table(measurements_of(publication), sink)
     write(folder / "measurements" / f"{name}.parquet", sink.getvalue().to_pybytes())
-    write(folder / "records" / f"{name}.json", json.dumps(made.record(), ensure_ascii=False))
-    shown = {
+    write(folder / "records" / f"{name}.json", json.dumps(publication.record(), ensure_ascii=False))
+    numbers = {
         k: table.column(k).to_numpy().astype(np.float64)
         for k in ("value", "low", "high")
         if k == "value" or issue.band is not None
     }
-    chart = made.chart(table=shown, title=f"{name}: {counted(made)}")
+    chart = publication.chart(table=numbers, title=f"{name}: {subject(publication)}")
     write(folder / "charts" / f"{name}.svg", renderer().vegalite_to_svg(chart))
     if (size := issue.declared.get("records")) is not None:
-        write(folder / "microdata" / f"{name}.csv", _microdata(made, int(size)))
+        write(folder / "microdata" / f"{name}.csv", _microdata(publication, int(size)))
 
 
-def counted(made: Publication) -> str:
+def subject(publication: Publication) -> str:
     """Say what a table counts, in the words of its policy."""
-    assert made.domain is not None
-    names = list(made.domain.names)
-    if isinstance(made.plan.workload, Marginals) or names == ["size"]:
+    assert publication.domain is not None
+    names = list(publication.domain.names)
+    if isinstance(publication.plan.workload, Marginals) or names == ["size"]:
         return "groups by size" if names == ["size"] else f"tables of {', '.join(names)}"
     return f"records by {' and '.join(names)}"
 
 
-def _microdata(made: Publication, size: int) -> str:
+def _microdata(publication: Publication, size: int) -> str:
     """Made-up records, as text."""
-    assert made.domain is not None
-    codes = made.synthesize(size)
-    columns = [np.array(v, dtype=object)[codes[:, i]] for i, v in enumerate(made.domain.values)]
-    lines = [made.domain.names, *zip(*(c.tolist() for c in columns), strict=True)]
+    assert publication.domain is not None
+    codes = publication.synthesize(size)
+    columns = [
+        np.array(v, dtype=object)[codes[:, i]] for i, v in enumerate(publication.domain.values)
+    ]
+    lines = [publication.domain.names, *zip(*(c.tolist() for c in columns), strict=True)]
     return "".join(",".join(f'"{str(v).replace(chr(34), chr(34) * 2)}"' for v in line) + "\n"
                    for line in lines)  # fmt: skip
 

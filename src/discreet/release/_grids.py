@@ -54,7 +54,7 @@ class _Grid(Sized):
 
     def describe(self) -> str:
         """Say how the number of records is known."""
-        return f"{self.method}: the number of records {self._known}"
+        return f"{self.method}: the number of records {self._source}"
 
 
 class UniformGrid(_Grid):

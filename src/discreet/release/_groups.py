@@ -128,18 +128,18 @@ class CountOfCounts(Mechanism):
             query = Sizes(self.shape, self.view, summed, int(numbers.sum()))
             label = "all regions" if summed else "regions"
             y = yield job.measurement(query, share, label)
-            held = np.array([numbers.sum()]) if summed else np.asarray(numbers)
+            groups = np.array([numbers.sum()]) if summed else np.asarray(numbers)
             parts.append([self._sorted(part, int(g)) for part, g in
-                          zip(self._split(y, held), held, strict=True)])  # fmt: skip
+                          zip(self._split(y, groups), groups, strict=True)])  # fmt: skip
         if not regions:
             return np.bincount(parts[0][0], minlength=self.shape[-1]).astype(np.float64)
         return self._merged(parts[0][0], parts[1])
 
-    def _split(self, y: NDArray[Any], held: NDArray[np.int64]) -> list[Array]:
+    def _split(self, y: NDArray[Any], groups: NDArray[np.int64]) -> list[Array]:
         z = np.asarray(y, dtype=np.float64)
         if self.view == "sizes":
-            return np.split(z, np.cumsum(held)[:-1])
-        return list(z.reshape(len(held), -1))
+            return np.split(z, np.cumsum(groups)[:-1])
+        return list(z.reshape(len(groups), -1))
 
     def _sorted(self, y: Array, groups: int) -> NDArray[np.int64]:
         """Return the groups' sizes in order, from a noisy view."""

@@ -70,8 +70,8 @@ class KronStrategy(Strategy):
 
     def describe(self) -> str:
         """Name the shape of each factor."""
-        shown = " ⊗ ".join(f"{f.size}+{len(f.B)} rows" for f in self.factors)
-        return f"{self.method}: p-Identity, {shown}"
+        factors = " ⊗ ".join(f"{f.size}+{len(f.B)} rows" for f in self.factors)
+        return f"{self.method}: p-Identity, {factors}"
 
 
 class UnionStrategy(Mechanism):

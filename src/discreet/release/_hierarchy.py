@@ -82,8 +82,8 @@ class _Blocks(Strategy):
     def describe(self) -> str:
         """Name block sides and shares."""
         total = sum(w for w, _ in self.query.levels)
-        shown = ", ".join(f"{side} ({w / total:.3f})" for w, side in self.query.levels)
-        return f"{self.method}: blocks of side {shown}"
+        sides = ", ".join(f"{side} ({w / total:.3f})" for w, side in self.query.levels)
+        return f"{self.method}: blocks of side {sides}"
 
 
 class IdentityStrategy(_Blocks):
@@ -186,11 +186,11 @@ def best_weights(parts: Array, sizes: Array, *, pure: bool) -> tuple[float, Arra
         return math.log(value) + math.log(norm2), slope + 2 * w * w / norm2
 
     bounds = [(-7.0, 7.0)] * len(parts)
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         objective, np.zeros(len(parts)), jac=True, bounds=bounds, method="L-BFGS-B"
     )
-    w = np.exp(found.x - found.x.max())
-    return float(found.fun), np.asarray(w / w.sum())
+    w = np.exp(optimum.x - optimum.x.max())
+    return float(optimum.fun), np.asarray(w / w.sum())
 
 
 def best_levels(workload: Workload, *, pure: bool) -> tuple[tuple[int, int], ...]:
@@ -200,15 +200,15 @@ def best_levels(workload: Workload, *, pure: bool) -> tuple[tuple[int, int], ...
     """
     height, d = _height(workload), len(workload.shape)
     energies = {1 << k: workload.energy(1 << k) for k in range(height + 1)}
-    known: dict[tuple[int, ...], tuple[float, Array]] = {}
+    memo: dict[tuple[int, ...], tuple[float, Array]] = {}
 
     def value(exponents: tuple[int, ...]) -> float:
-        if exponents not in known:
+        if exponents not in memo:
             sides = [1 << k for k in exponents]
             parts = np.maximum(np.diff([energies[s] for s in sides], prepend=0.0), 0.0)
             sizes = np.array([float(s) ** d for s in sides])
-            known[exponents] = best_weights(parts, sizes, pure=pure)
-        return known[exponents][0]
+            memo[exponents] = best_weights(parts, sizes, pure=pure)
+        return memo[exponents][0]
 
     def moves(exponents: tuple[int, ...]) -> set[tuple[int, ...]]:
         inner, rest = set(exponents) - {0}, set(range(1, height + 1)) - set(exponents)
@@ -226,8 +226,8 @@ def best_levels(workload: Workload, *, pure: bool) -> tuple[tuple[int, int], ...
             here = near
         best = min(best, here, key=value)
     # levels that the optimum does without have weights near zero: drop them
-    lean = tuple(k for k, w in zip(best, known[best][1], strict=True) if w > 2e-3 or k == 0)
+    lean = tuple(k for k, w in zip(best, memo[best][1], strict=True) if w > 2e-3 or k == 0)
     value(lean)
-    weights = known[lean][1]
+    weights = memo[lean][1]
     whole = np.maximum(np.rint(GRID * weights / weights.max()), 1).astype(int).tolist()
     return tuple((w, 1 << k) for w, k in zip(whole, lean, strict=True))

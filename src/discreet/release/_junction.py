@@ -125,8 +125,8 @@ class Junction:
         for j in self.order:
             bag, shared = self.bags[j], self.separator.get(j, ())
             above = bags[j].sum(axis=_others(bag, shared))
-            given = self.widened(above, shared, bag)
-            terms += [bags[j] / np.maximum(given, 1e-300) if shared else bags[j], list(bag)]
+            margin = self.widened(above, shared, bag)
+            terms += [bags[j] / np.maximum(margin, 1e-300) if shared else bags[j], list(bag)]
         return np.asarray(np.einsum(*terms, list(clique), optimize="greedy"))
 
     def draw(self, bags: Sequence[Array], n: int) -> NDArray[np.int64]:
@@ -141,9 +141,9 @@ class Junction:
             key = np.zeros(n, dtype=np.int64)
             for i in shared:
                 key = key * self.sizes[i] + out[:, i]
-            chosen = spread_draw(table, key)
+            codes = spread_draw(table, key)
             for i in reversed(fresh):
-                chosen, out[:, i] = np.divmod(chosen, self.sizes[i])
+                codes, out[:, i] = np.divmod(codes, self.sizes[i])
         return out
 
 
@@ -173,5 +173,5 @@ def spread_draw(table: Array, key: NDArray[Any]) -> NDArray[np.int64]:
     count = np.searchsorted(ranked, ranked, side="right") - first
     u = np.empty(n)
     u[order] = (np.arange(n) - first + uniforms(n)) / count
-    found = np.searchsorted(ladder, key + u, side="right") - key * width
-    return np.asarray(np.clip(found, 0, width - 1), dtype=np.int64)
+    columns = np.searchsorted(ladder, key + u, side="right") - key * width
+    return np.asarray(np.clip(columns, 0, width - 1), dtype=np.int64)

@@ -31,13 +31,13 @@ class Keyed:
         keys = [key for key in self.query.keys if key.codes is not None]
         values = []
         for key in keys:
-            shown = [key.expr.type.value(code) for code in key.codes or ()]
+            labels = [key.expr.type.value(code) for code in key.codes or ()]
             width = self.widths.get(key.name)
             if width is not None:
-                starts = [int(str(v)) * width for v in shown]
+                starts = [int(str(v)) * width for v in labels]
                 last = width - 1 if width.denominator == 1 else width
-                shown = [span(show(a), show(a + last)) for a in starts]
-            values.append(tuple(map(str, shown)))
+                labels = [span(show(a), show(a + last)) for a in starts]
+            values.append(tuple(map(str, labels)))
         return Domain(tuple(key.name for key in keys), tuple(values))
 
 
@@ -50,25 +50,27 @@ def keyed(
     """Count a table by columns, some of them in bins."""
     from discreet import frame  # noqa: PLC0415 - only for questions about tables
 
-    named = dict(columns) if isinstance(columns, Mapping) else {n: quoted(n) for n in columns}
+    expressions = dict(columns) if isinstance(columns, Mapping) else {n: quoted(n) for n in columns}
     widths = {
         name: _exact.positive(_exact.decimal(width, f"the bins of {name}"), f"the bins of {name}")
         for name, width in (bins or {}).items()
     }
     for name, width in widths.items():
-        if name not in named:
+        if name not in expressions:
             raise ParameterError(f"bins names {name!r}, which is not among the columns")
-        named[name] = f"FLOOR({named[name]} * {width.denominator} / {width.numerator})"
+        expressions[name] = f"FLOOR({expressions[name]} * {width.denominator} / {width.numerator})"
     if group is not None:
-        named[group] = quoted(group)
+        expressions[group] = quoted(group)
     if table.keys or table.outputs:
         raise ParameterError(
             "the table is grouped already; what a publication counts by is said by columns=",
             hint=Hint("columns", ["age"]),
         )
-    if not named:
+    if not expressions:
         raise ParameterError("a publication needs columns", hint=Hint("columns", ["age"]))
     # column by column: what is published may have more cells than any answer has rows
-    asked = [table.group_by(**{n: e}).agg(value=frame.count()).query for n, e in named.items()]
-    keys = tuple(key for query in asked for key in query.keys)
-    return Keyed(replace(asked[0], keys=keys), widths)
+    queries = [
+        table.group_by(**{n: e}).agg(value=frame.count()).query for n, e in expressions.items()
+    ]
+    keys = tuple(key for query in queries for key in query.keys)
+    return Keyed(replace(queries[0], keys=keys), widths)

@@ -55,7 +55,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import LARGEST, Counts, fitting, widened
 from discreet.release._mechanism import Job, Mechanism, Strategy
-from discreet.release._price import drawn, variance
+from discreet.release._price import draws, variance
 from discreet.release._queries import Factor, Kron, Sum, along, marginal
 from discreet.release._questions import Course, Measurement, OfQuery
 from discreet.release._workload import Marginals
@@ -164,7 +164,7 @@ class Contrasts(OfQuery):
         _, octave = self.scales()
         order = np.argsort(octave, kind="stable")
         parts = [
-            drawn(noise.DiscreteGaussian(1 << o), k)
+            draws(noise.DiscreteGaussian(1 << o), k)
             for o, k in zip(*(u.tolist() for u in np.unique(octave, return_counts=True)),
                             strict=True)
         ]  # fmt: skip
@@ -267,8 +267,8 @@ class Residuals(_Tables):
                 value = 1 / n[sets[:, j]]
                 for i in range(1, top + 1):
                     e[:, i] -= value * e[:, i - 1]
-            asked = np.sum([e[:, w - k] for w in orders if w >= k], axis=0)
-            v = np.maximum(asked, 0.0) * np.prod(n[sets] - 1, axis=1)
+            demand = np.sum([e[:, w - k] for w in orders if w >= k], axis=0)
+            v = np.maximum(demand, 0.0) * np.prod(n[sets] - 1, axis=1)
             roots = np.sqrt(v * self._reach(n[sets]))
             keep = roots > 0
             self.groups.append((sets[keep], roots[keep]))
@@ -351,8 +351,8 @@ class WeightedMarginals(_Tables):
         within = np.array([[(s & ~a) == 0 for a in masks] for s in masks])
         outside = np.array([float(self._outside(axes)) for axes in self.sets])
         dims = np.array([float(math.prod(self.sizes[i] - 1 for i in axes)) for axes in self.sets])
-        asked = np.array([float(len(axes) in self.workload.ways) for axes in self.sets])
-        energy = dims * (within @ (asked * outside))
+        demand = np.array([float(len(axes) in self.workload.ways) for axes in self.sets])
+        energy = dims * (within @ (demand * outside))
         active = energy > 0
         within, energy = within[active], energy[active]
 
@@ -365,24 +365,24 @@ class WeightedMarginals(_Tables):
             total = theta.sum()
             return math.log(value) + 2 * math.log(total), slope + 2 * theta / total
 
-        theta = self._searched(objective, asked)
-        kept = np.where(theta > 1e-3 * theta.max(), theta, 0.0)
-        if (within @ (kept > 0) == 0).any():
+        theta = self._searched(objective, demand)
+        weights = np.where(theta > 1e-3 * theta.max(), theta, 0.0)
+        if (within @ (weights > 0) == 0).any():
             # a residual nobody measures any more would be lost
-            kept = np.where(asked > 0, np.maximum(theta, 1e-3 * theta.max()), kept)
-        shares = [math.floor(t / kept.sum() * (1 << 20)) for t in kept]
+            weights = np.where(demand > 0, np.maximum(theta, 1e-3 * theta.max()), weights)
+        shares = [math.floor(t / weights.sum() * (1 << 20)) for t in weights]
         self.measured = [
             (axes, Fraction(share, 1 << 20))
             for axes, share in zip(self.sets, shares, strict=True)
             if share
         ]
 
-    def _searched(self, objective: Any, asked: Array) -> Array:
+    def _searched(self, objective: Any, demand: Array) -> Array:
         """Minimise from what is asked, from the largest sets, and from everything at once."""
         largest = np.array([len(axes) == len(self.sets[-1]) for axes in self.sets])
-        starts = [np.where(asked > 0, 0.0, -3.0), np.where(largest, 0.0, -6.0), 0 * asked]
+        starts = [np.where(demand > 0, 0.0, -3.0), np.where(largest, 0.0, -6.0), 0 * demand]
         tries = [
-            optimize.minimize(objective, start, jac=True, bounds=[(-12.0, 3.0)] * len(asked),
+            optimize.minimize(objective, start, jac=True, bounds=[(-12.0, 3.0)] * len(demand),
                      method="L-BFGS-B", options={"maxiter": 2000})
             for start in starts
         ]  # fmt: skip
@@ -403,8 +403,8 @@ class WeightedMarginals(_Tables):
         precisions, total = self._precisions(), 0.0
         for part in self.sets:
             dims = math.prod(self.sizes[i] - 1 for i in part)
-            asked = [t for t in self.workload.tables if set(part) <= set(t)]
-            if energy := dims * sum(map(self._outside, asked)):
+            tables = [t for t in self.workload.tables if set(part) <= set(t)]
+            if energy := dims * sum(map(self._outside, tables)):
                 total += energy / sum(_above(part, precisions).values())
         return total
 
@@ -419,9 +419,9 @@ class WeightedMarginals(_Tables):
         precisions = self._precisions()
         residuals: Tables = {}
         for part in self.sets:
-            if known := _above(part, precisions):
-                gathered = [w * _centred(tables[axes], axes, part) for axes, w in known.items()]
-                residuals[part] = np.sum(gathered, axis=0) / sum(known.values())
+            if above := _above(part, precisions):
+                gathered = [w * _centred(tables[axes], axes, part) for axes, w in above.items()]
+                residuals[part] = np.sum(gathered, axis=0) / sum(above.values())
         return self._tables(residuals)
 
     def describe(self) -> str:

@@ -43,9 +43,9 @@ class Job:
 
 def read_share(share: float, example: float, name: str = "share") -> Fraction:
     """Put a share of the price on a public grid of thousandths; refuse what is none."""
-    if not 0 < share < 1 or not 0 < (found := Fraction(round(share * 1000), 1000)) < 1:
+    if not 0 < share < 1 or not 0 < (fraction := Fraction(round(share * 1000), 1000)) < 1:
         raise ParameterError(f"{name} must lie between 0 and 1", hint=Hint(name, example))
-    return found
+    return fraction
 
 
 class Mechanism(ABC):
@@ -109,7 +109,7 @@ class Sized(Mechanism):
             self.total_share = read_share(share, example, "total_share")
 
     @property
-    def _known(self) -> str:
+    def _source(self) -> str:
         return "bought" if self.total == "private" else "public"
 
     def _size(self) -> Course:

@@ -77,32 +77,32 @@ class Mwem(Sized):
         size, share = max(1.0, size), rest / (2 * self.rounds)
         x = np.full(workload.cells, size / workload.cells)
         handicap = np.zeros(workload.queries, dtype=np.int64)
-        known: list[tuple[NDArray[np.bool_], float]] = []
+        measurements: list[tuple[NDArray[np.bool_], float]] = []
         for i in range(self.rounds):
             target = np.rint(workload.answers(x.reshape(workload.shape))).astype(np.int64)
-            chosen = yield Choice.priced(
+            choice = yield Choice.priced(
                 Answers(workload), target, handicap.copy(), price=job.price, share=share,
                 neighbours=job.neighbours, label=f"round {i}: worst query",
             )  # fmt: skip
-            row = int(chosen[0])
+            row = int(choice[0])
             handicap[row] = NEVER
             y = yield job.measurement(Answers(workload, row), share, f"round {i}: its answer")
-            known.append((workload.row(row).ravel() > 0, float(y[0])))
-            x = reweighted(x, known, size, self.passes)
+            measurements.append((workload.row(row).ravel() > 0, float(y[0])))
+            x = reweighted(x, measurements, size, self.passes)
         return x.reshape(workload.shape)
 
     def describe(self) -> str:
         """Name rounds and what is known."""
-        return f"mwem: {self.rounds} rounds, the number of records {self._known}"
+        return f"mwem: {self.rounds} rounds, the number of records {self._source}"
 
 
 def reweighted(
-    x: Array, known: list[tuple[NDArray[np.bool_], float]], size: float, passes: int
+    x: Array, measurements: list[tuple[NDArray[np.bool_], float]], size: float, passes: int
 ) -> Array:
     """Replay all measurements by multiplicative weights."""
     x = x.copy()
     for _ in range(passes):
-        for mask, y in known:
+        for mask, y in measurements:
             gap = y - float(x[mask].sum())
             x[mask] *= math.exp(min(max(gap / (2 * size), -5.0), 5.0))
             x *= size / x.sum()

@@ -79,14 +79,14 @@ def gaussian_optimum(V: Array, *, gap: float = 1e-3, rounds: int = 400) -> Optim
     rounds
         Most iterations; each is one eigendecomposition.
     """
-    asked = np.diag(V) > 0
-    if not asked.all():
+    mask = np.diag(V) > 0
+    if not mask.all():
         # cells that no query touches get rows of their own: they cost the others nothing
-        if not asked.any():
+        if not mask.any():
             return Optimum(np.eye(len(V)), 0.0, 0.0)
-        inner = gaussian_optimum(V[np.ix_(asked, asked)], gap=gap, rounds=rounds)
+        inner = gaussian_optimum(V[np.ix_(mask, mask)], gap=gap, rounds=rounds)
         whole = np.eye(len(V))
-        whole[np.ix_(asked, asked)] = inner.matrix
+        whole[np.ix_(mask, mask)] = inner.matrix
         return Optimum(whole, inner.error, inner.bound)
     n = len(V)
     # a trace of the identity keeps V definite, and only raises the error
@@ -133,8 +133,8 @@ class MatrixStrategy(Strategy):
         if strategy is None:
             V = job.workload.gram()
             if job.price.pure:
-                found = pidentity(_factors.Gram(V), pure=True)
-                strategy = np.vstack([np.diag(found.d), found.B])
+                factor = pidentity(_factors.Gram(V), pure=True)
+                strategy = np.vstack([np.diag(factor.d), factor.B])
             else:
                 self.optimum = gaussian_optimum(V, gap=gap)
                 strategy = self.optimum.matrix

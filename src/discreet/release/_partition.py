@@ -45,14 +45,14 @@ from discreet.release._counts import Counts, apart, fitting
 from discreet.release._hierarchy import best_levels
 from discreet.release._mechanism import Job, Mechanism, read_share
 from discreet.release._queries import Grouped
-from discreet.release._questions import Course, Proved, alike
+from discreet.release._questions import Course, OwnProof, alike
 from discreet.release._workload import Workload
 
 _FREE = 64
 
 
 @dataclass(frozen=True)
-class Partition(Proved):
+class Partition(OwnProof):
     """The cheapest partition into buckets, by noisy costs (proof above)."""
 
     cells: int

@@ -45,8 +45,8 @@ class Mixture(_factors.GramOnly):
     def __init__(self, parts: Sequence[tuple[float, Axis]]) -> None:
         merged: dict[tuple[Any, ...], tuple[float, Axis]] = {}
         for weight, axis in parts:
-            known = merged.get(axis.key(), (0.0, axis))[0]
-            merged[axis.key()] = (known + weight, axis)
+            total = merged.get(axis.key(), (0.0, axis))[0]
+            merged[axis.key()] = (total + weight, axis)
         largest = max(weight for weight, _ in merged.values())
         self.scale = largest
         self.parts = [(weight / largest, axis) for weight, axis in merged.values()]
@@ -207,7 +207,7 @@ def _descend(axis: Axis, start: Array, *, pure: bool, steps: int, memory: int) -
         value, slope = objective(b.reshape(shape), axis, diagonal, pure=pure)
         return value / first, slope.ravel() / first
 
-    found = optimize.minimize(
+    optimum = optimize.minimize(
         scaled,
         start.ravel(),
         jac=True,
@@ -221,7 +221,7 @@ def _descend(axis: Axis, start: Array, *, pure: bool, steps: int, memory: int) -
             "maxcor": memory,
         },
     )
-    return np.asarray(found.x.reshape(shape))
+    return np.asarray(optimum.x.reshape(shape))
 
 
 def objective(B: Array, axis: Axis, diagonal: Array, *, pure: bool) -> tuple[float, Array]:

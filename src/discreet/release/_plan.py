@@ -136,9 +136,9 @@ class Plan:
             workload*; this never raises the workload's error, but makes it unknowable.
         """
         counts = read_counts(x, self.workload.shape)
-        estimate, asked = self.conduct(lambda question: question.ask(counts))
+        estimate, exchanges = self.conduct(lambda question: question.ask(counts))
         # questions are not kept: some hold noise that was drawn and not released
-        released = [(question.record(), y) for question, y in asked]
+        released = [(question.record(), y) for question, y in exchanges]
         return Publication.of(self, estimate, released, nonnegative=nonnegative)
 
     def conduct(
@@ -154,20 +154,20 @@ class Plan:
             return conduct(self.mechanism.course(), self.mechanism.job.price, answered)
 
     def __repr__(self) -> str:
-        known = "unknown beforehand" if self.rmse is None else f"{self.rmse:.6g}"
+        error = "unknown beforehand" if self.rmse is None else f"{self.rmse:.6g}"
         lines = [
             f"Plan({self.method}, {self.price}, {self.neighbours})",
             f"  workload  {self.workload.describe()}",
             f"  measures  {self.mechanism.describe()}",
-            f"  rmse      {known}: {self.mechanism.note}",
+            f"  rmse      {error}: {self.mechanism.note}",
         ]
         time = "" if self.seconds is None else f"about {max(self.seconds, 0.01):.1g} s and "
         lines.append(f"  needs     {time}{float(f'{max(self.memory / 1e6, 0.1):.1g}'):,g} MB")
         if self.rows > 1:
             lines.insert(1, f"  unit      at most {self.rows} records")
         if self.mechanism.unprotected:
-            named = " and ".join(self.mechanism.unprotected)
-            lines.append(f"  EXACT     {named}: released without any protection")
+            names = " and ".join(self.mechanism.unprotected)
+            lines.append(f"  EXACT     {names}: released without any protection")
         if len(self.candidates) > 1:
             ranked = sorted(self.candidates.items(), key=lambda item: item[1])
             lines.append("  compared  " + ", ".join(f"{name} {e:.6g}" for name, e in ranked))
@@ -255,10 +255,10 @@ def _prices(price: Price, noise: Noise | None, *, auto: bool) -> list[Price]:
 
 def _least(plans: list[Plan]) -> Plan:
     """Take the plan of the least expected error; it says what the others would have had."""
-    best = min(plans, key=lambda made: math.inf if made.rmse is None else made.rmse)
+    best = min(plans, key=lambda plan: math.inf if plan.rmse is None else plan.rmse)
     errors: dict[str, float] = {}
-    for made in plans:
-        for name, error in made.candidates.items():
+    for plan in plans:
+        for name, error in plan.candidates.items():
             errors[name] = min(error, errors.get(name, math.inf))
     return replace(best, candidates=errors)
 
@@ -267,18 +267,18 @@ def _planned(job: Job, price: Price, method: str, rows: int, options: dict[str, 
     """Make the method, or the best of those that suit."""
     workload, relation = job.workload, job.neighbours
     if method != "auto":
-        chosen = _made(job, method, options)
-        rmse = _rmse(chosen)
-        found = {} if rmse is None else {method: rmse}
-        return Plan(workload, price, relation, chosen, rmse, found, rows)
+        mechanism = _mechanism(job, method, options)
+        rmse = _rmse(mechanism)
+        candidates = {} if rmse is None else {method: rmse}
+        return Plan(workload, price, relation, mechanism, rmse, candidates, rows)
     if options:
         raise ParameterError(
             f"options belong to a method: {', '.join(sorted(options))}", hint=Hint("method", "hdmm")
         )
-    made = {name: _made(job, name, {}) for name in _suited(job)}
-    errors = {name: rmse for name, m in made.items() if (rmse := _rmse(m)) is not None}
+    mechanisms = {name: _mechanism(job, name, {}) for name in _suited(job)}
+    errors = {name: rmse for name, m in mechanisms.items() if (rmse := _rmse(m)) is not None}
     best = min(errors, key=errors.__getitem__)
-    return Plan(workload, price, relation, made[best], errors[best], errors, rows)
+    return Plan(workload, price, relation, mechanisms[best], errors[best], errors, rows)
 
 
 def _rmse(mechanism: Mechanism) -> float | None:
@@ -286,7 +286,7 @@ def _rmse(mechanism: Mechanism) -> float | None:
     return None if error is None else math.sqrt(error / mechanism.job.workload.mass)
 
 
-def _made(job: Job, method: str, options: dict[str, Any]) -> Mechanism:
+def _mechanism(job: Job, method: str, options: dict[str, Any]) -> Mechanism:
     if method not in METHODS:
         raise ParameterError(
             f"there is no method {str(method)[:40]!r}; there are {', '.join(METHODS)}",
@@ -351,7 +351,7 @@ def publish(
     >>> table.answers.shape, table.loss.epsilon()
     ((4,), 1.0)
     """
-    made = plan(
+    offer = plan(
         workload,
         epsilon=epsilon,
         delta=delta,
@@ -362,4 +362,4 @@ def publish(
         noise=noise,
         **options,
     )
-    return made.publish(x, nonnegative=nonnegative)
+    return offer.publish(x, nonnegative=nonnegative)

@@ -117,8 +117,8 @@ def _certified(l2: int, eps: Fraction, delta: Fraction, rows: int) -> noise.Disc
     excess = 0.0
     while excess < 2**20:
         sigma2 = Fraction(least * (1 + excess)) ** 2
-        found = p.DiscreteGaussian.from_variance(sigma2, l2, max(rows, 2))
-        if found.delta(eps) <= delta:
+        law = p.DiscreteGaussian.from_variance(sigma2, l2, max(rows, 2))
+        if law.delta(eps) <= delta:
             return noise.DiscreteGaussian.from_variance(sigma2)
         excess = max(1e-9, 1.5 * excess)
     raise ParameterError(
@@ -146,7 +146,7 @@ def _rho_below(eps: Fraction, delta: Fraction) -> Fraction:
     return low
 
 
-def drawn(law: noise.Law, n: int) -> NDArray[Any]:
+def draws(law: noise.Law, n: int) -> NDArray[Any]:
     """Draw n integers in pieces, because a draw needs several times its size in memory."""
     if n <= _PIECE:
         return law.sample(n)

@@ -39,13 +39,13 @@ from discreet.release._counts import Counts, apart, fitting
 from discreet.release._mechanism import Job, Mechanism, read_share
 from discreet.release._price import variance
 from discreet.release._queries import block_sums, groups
-from discreet.release._questions import Course, Proved, alike
+from discreet.release._questions import Course, OwnProof, alike
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Growth(Proved):
+class Growth(OwnProof):
     """The split decisions of a tree over the domain, depth by depth (proof above)."""
 
     shape: tuple[int, ...]
@@ -82,8 +82,8 @@ class Growth(Proved):
         released = []
         for depth in range(self.height):
             side = 1 << (self.height - depth)
-            held = pyramid[depth][tuple(nodes.T)]
-            biased = np.maximum(held - depth * self.bias, -self.bias)
+            sums = pyramid[depth][tuple(nodes.T)]
+            biased = np.maximum(sums - depth * self.bias, -self.bias)
             split = np.asanyarray(law.sample(len(nodes)) + biased) > 0
             released.append(split)
             nodes = children(nodes[np.asarray(split)], self.shape, side // 2)
@@ -198,16 +198,16 @@ class PrivTree(Mechanism):
         labels, sides = _labels(growth.leaves(decisions), shape)
         tops = [(1 << max(0, growth.height - depth), s) for depth, s in self.cuts]
         tops = [(top, s) for top, s in tops if (sides < top).any()]
-        rest, taken = 1 - self.share, sum((s for _, s in tops), Fraction(0))
+        rest, upper = 1 - self.share, sum((s for _, s in tops), Fraction(0))
         levels, y, noisy = [], [], []
-        for top, part in [*tops, (1, 1 - taken)]:
+        for top, part in [*tops, (1, 1 - upper)]:
             nodes = _above(labels, sides, top, shape)
             query = groups(nodes[labels.ravel()])
             label = f"{query.rows} leaves" if top == 1 else f"{query.rows} nodes of side {top}"
-            asked = job.measurement(query, rest * part, label)
-            y.append(np.asarray((yield asked), dtype=np.float64))
+            measurement = job.measurement(query, rest * part, label)
+            y.append(np.asarray((yield measurement), dtype=np.float64))
             levels.append(nodes)
-            noisy.append(variance(asked.law))
+            noisy.append(variance(measurement.law))
         leaves = _combined(levels, y, noisy)
         sizes = np.bincount(labels.ravel(), minlength=len(sides))
         return np.asarray((leaves / sizes)[labels])
@@ -265,8 +265,8 @@ def _combined(
         parents.insert(0, parent)
         best.insert(0, (own * w + sums * v) / (v + w))
         doubt.insert(0, v * w / (v + w))
-    found = best[0]
+    values = best[0]
     for parent, below, w in zip(parents, best[1:], doubt[1:], strict=True):
-        gap = found - np.bincount(parent, weights=below)
-        found = below + w * (gap / np.bincount(parent, weights=w))[parent]
-    return found[levels[-1]]
+        gap = values - np.bincount(parent, weights=below)
+        values = below + w * (gap / np.bincount(parent, weights=w))[parent]
+    return values[levels[-1]]

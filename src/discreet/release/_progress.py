@@ -15,17 +15,17 @@ class Bar:
     """Steps of something under way; shows itself after a second, if anybody looks."""
 
     def __init__(self, what: str, total: int | None = None) -> None:
-        self._what, self._total, self._done = what, total, 0
-        self._shown: Any = None
+        self._what, self._total, self._steps = what, total, 0
+        self._progress: Any = None
         self._task: Any = None
         self._lock = threading.Lock()
 
     def step(self, what: str) -> None:
         """Say what is being done now; what was done before is over."""
         with self._lock:
-            self._what, self._done = what, self._done + 1
-            if self._shown is not None:
-                self._shown.update(self._task, completed=self._done - 1, description=what)
+            self._what, self._steps = what, self._steps + 1
+            if self._progress is not None:
+                self._progress.update(self._task, completed=self._steps - 1, description=what)
 
     def show(self) -> None:
         """Draw the bar."""
@@ -33,19 +33,19 @@ class Bar:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - the same
 
         with self._lock:
-            shown = Progress(
+            progress = Progress(
                 TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(),
                 console=Console(stderr=True), transient=True,
             )  # fmt: skip
-            self._task = shown.add_task(self._what, total=self._total)
-            shown.start()
-            self._shown = shown
+            self._task = progress.add_task(self._what, total=self._total)
+            progress.start()
+            self._progress = progress
 
     def close(self) -> None:
         """Take the bar away."""
         with self._lock:
-            if self._shown is not None:
-                self._shown.stop()
+            if self._progress is not None:
+                self._progress.stop()
 
 
 _BUSY = threading.local()

@@ -206,9 +206,9 @@ class Publication:
                 table |= {"low": np.asarray(band.low), "high": np.asarray(band.high)}
         title = workload.describe() if title is None else title
         if len(self.answers) <= _drawing.ROWS:
-            shown = domain.rows(workload)
-            if all(shown.values()):  # a matrix of queries has no labels
-                return _drawing.rows(shown, domain.panels(workload), table, title)
+            labels = domain.rows(workload)
+            if all(labels.values()):  # a matrix of queries has no labels
+                return _drawing.rows(labels, domain.panels(workload), table, title)
         if len(workload.shape) == 2 and isinstance(self.estimate, np.ndarray):
             if (
                 len(self.answers) == self.estimate.size

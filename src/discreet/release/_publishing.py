@@ -127,26 +127,26 @@ class Publishing(Part):
             # where the budget counts ρ, Gaussian noise costs much less of it
             dear = rule.delta is not None and not rule.flip and "noise" not in dict(self.options)
             own = "gaussian" if dear else None
-            made = self._plan(epsilon=rule.epsilon, delta=rule.delta, noise=own)
+            plan = self._plan(epsilon=rule.epsilon, delta=rule.delta, noise=own)
         else:
             unit: Any = rule.law(Sensitivity(1, 1, 1))
-            made = self._plan(rho=1 / (2 * unit.sigma2))
+            plan = self._plan(rho=1 / (2 * unit.sigma2))
         # the loss of all rows of a unit, under the policy's relation
-        loss = made.loss if made.rows == 1 else made.price.loss
-        loss = loss.under(*self.whom).beside(*made.mechanism.unprotected)
-        return Priced(self, Terms(made), (loss,))
+        loss = plan.loss if plan.rows == 1 else plan.price.loss
+        loss = loss.under(*self.whom).beside(*plan.mechanism.unprotected)
+        return Priced(self, Terms(plan), (loss,))
 
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Transcript:
         """Put the questions one after the other."""
         del cells
         counts = self.counts(groups)
-        made: Plan = priced.law.plan
-        estimate, asked = made.conduct(lambda q: np.asarray(draw.answer(q, counts)))
+        plan: Plan = priced.law.plan
+        estimate, exchanges = plan.conduct(lambda q: np.asarray(draw.answer(q, counts)))
         return Transcript(
-            made.method,
+            plan.method,
             {**priced.law.to_dict(), "owner": self.owner},
-            tuple(q.record() for q, _ in asked),
-            tuple(tuple(int(v) for v in np.ravel(y).tolist()) for _, y in asked),
+            tuple(q.record() for q, _ in exchanges),
+            tuple(tuple(int(v) for v in np.ravel(y).tolist()) for _, y in exchanges),
             estimate,
         )
 
@@ -174,15 +174,15 @@ class Publishing(Part):
     def _sizes(self, groups: Groups) -> Counts:
         """Private numbers of groups by size: the largest of a public number of them. PRIVATE."""
         shape, codes = self.workload.shape, self.codes[0] if self.codes else ()
-        held: dict[Code, list[int]] = {code: [] for code in codes or (None,)}
+        regions: dict[Code, list[int]] = {code: [] for code in codes or (None,)}
         for cell, values in groups.items():
             region = cell[0] if codes else None
-            if region in held:
-                held[region].append(min(values[self.measure], shape[-1] - 1))
-        table = np.zeros((len(held), shape[-1]), dtype=np.int64)
-        for i, (sizes, number) in enumerate(zip(held.values(), self.homes, strict=True)):
-            kept = sorted(sizes, reverse=True)[:number]
-            table[i] = np.bincount(kept + [0] * (number - len(kept)), minlength=shape[-1])
+            if region in regions:
+                regions[region].append(min(values[self.measure], shape[-1] - 1))
+        table = np.zeros((len(regions), shape[-1]), dtype=np.int64)
+        for i, (sizes, number) in enumerate(zip(regions.values(), self.homes, strict=True)):
+            largest = sorted(sizes, reverse=True)[:number]
+            table[i] = np.bincount(largest + [0] * (number - len(largest)), minlength=shape[-1])
         return Counts(table.reshape(shape), None, shape)
 
     def measurements(self, groups: Groups) -> Iterator[tuple[str, Exact]]:
@@ -193,33 +193,35 @@ class Publishing(Part):
         """Besides the counts: the integers of every question, at answers that know no data."""
         yield from super().steps(groups)
         counts = self.counts(groups)
-        found: list[tuple[str, Sensitivity, Exact]] = []
+        parts: list[tuple[str, Sensitivity, Exact]] = []
 
-        def answer(asked: Question) -> NDArray[Any]:
-            l1, squares, most = asked.moves()
+        def answer(question: Question) -> NDArray[Any]:
+            l1, squares, most = question.moves()
             declared = Sensitivity(self.rows * l1, self.rows**2 * squares, self.rows * most)
-            exact: Exact = {(i,): int(v) for i, v in enumerate(asked.exact(counts).tolist())}
-            found.append((f" {len(found)} {asked.label}", declared, exact))
-            return asked.blank()
+            exact: Exact = {(i,): int(v) for i, v in enumerate(question.exact(counts).tolist())}
+            parts.append((f" {len(parts)} {question.label}", declared, exact))
+            return question.blank()
 
-        self._tried().conduct(answer)
-        yield from found
+        self._trial().conduct(answer)
+        yield from parts
 
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """Besides the counts: every question, at the answers that one table gives."""
-        found = super().moved(left, right)
+        faults = super().moved(left, right)
         x, y = self.counts(left), self.counts(right)
 
-        def answer(asked: Question) -> NDArray[Any]:
-            moves, most = asked.distance(x, y), asked.most(self.rows)
+        def answer(question: Question) -> NDArray[Any]:
+            moves, most = question.distance(x, y), question.most(self.rows)
             if moves > most:
-                found.append(f"{asked.label} moved by {moves} of what is declared, at most {most}")
-            return asked.ask(x)
+                faults.append(
+                    f"{question.label} moved by {moves} of what is declared, at most {most}"
+                )
+            return question.ask(x)
 
-        self._tried().conduct(answer)
-        return found
+        self._trial().conduct(answer)
+        return faults
 
-    def _tried(self) -> Plan:
+    def _trial(self) -> Plan:
         """Plan at some price, for a replay: distances do not depend on it."""
         try:
             return self._plan(epsilon=1)
@@ -257,26 +259,26 @@ class Transcript(Release):
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Self:
         """Invert :meth:`to_dict`."""
-        asked = [dict(q) for q in data["questions"]]
-        answers = tuple(integers(q.pop("released")) for q in asked)
-        return cls(str(data["method"]), dict(data["terms"]), tuple(asked), answers)
+        questions = [dict(q) for q in data["questions"]]
+        answers = tuple(integers(q.pop("released")) for q in questions)
+        return cls(str(data["method"]), dict(data["terms"]), tuple(questions), answers)
 
     def check(self, cells: int) -> None:
         """Refuse a transcript without questions."""
         if cells or not self.questions:
             raise damaged("a publication asked nothing")
 
-    def retold(self, made: Plan) -> Any:
+    def retold(self, plan: Plan) -> Any:
         """Estimate by driving the mechanism with the stored answers, and no others."""
         if self.estimate is not None:
             return self.estimate
-        stored = iter(zip(self.questions, self.answers, strict=True))
+        exchanges = iter(zip(self.questions, self.answers, strict=True))
 
-        def answer(asked: Question) -> NDArray[Any]:
-            told, values = next(stored, ({}, ()))
-            mine = json.loads(json.dumps(asked.record()))
+        def answer(question: Question) -> NDArray[Any]:
+            record, values = next(exchanges, ({}, ()))
+            mine = json.loads(json.dumps(question.record()))
             # a record of an earlier version may say less, never anything else
-            if {k: mine.get(k) for k in told} != json.loads(json.dumps(told)):
+            if {k: mine.get(k) for k in record} != json.loads(json.dumps(record)):
                 raise LedgerIntegrityError(
                     "the stored publication does not fit its plan: it was made by another "
                     "version, or edited",
@@ -285,7 +287,7 @@ class Transcript(Release):
             narrow = max(map(abs, values), default=0) < 1 << 62
             return np.array(values, dtype=np.int64 if narrow else object)
 
-        return made.conduct(answer)[0]
+        return plan.conduct(answer)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from discreet._dataclass import dataclass
 from discreet.errors import PrivacyError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts
-from discreet.release._price import Price, cost, drawn
+from discreet.release._price import Price, cost, draws
 from discreet.release._queries import Query
 
 
@@ -97,7 +97,7 @@ class OfQuery(Question):
         return np.zeros(self.query.rows, dtype=np.int64)
 
 
-class Proved(Question):
+class OwnProof(Question):
     """A question whose own proof gives it a pure ε."""
 
     epsilon: Fraction
@@ -144,7 +144,7 @@ class Measurement(OfQuery):
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return Ax + noise."""
         # the draw comes first, so that a mark of test noise survives
-        return np.asanyarray(drawn(self.law, self.query.rows) + self.exact(counts))
+        return np.asanyarray(draws(self.law, self.query.rows) + self.exact(counts))
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return ‖Ax−Ay‖₁/Δ₁ or ‖Ax−Ay‖²/Δ₂²."""
@@ -243,8 +243,8 @@ class Choice(Question):
 
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return the chosen index."""
-        chosen = self._mechanism.select(self.exact(counts))
-        return np.asarray([chosen.value], dtype=np.int64)
+        choice = self._mechanism.select(self.exact(counts))
+        return np.asarray([choice.value], dtype=np.int64)
 
     def distance(self, x: Counts, y: Counts) -> Fraction:
         """Return the largest move of a score over Δ."""
@@ -288,24 +288,24 @@ def conduct(
     tuple
         The estimate, and the questions with their answers.
     """
-    asked: list[tuple[Question, NDArray[Any]]] = []
+    exchanges: list[tuple[Question, NDArray[Any]]] = []
     spent = Fraction(0)
     try:
         question = next(course)
         while True:
             spent += question.spends(price)
-            if spent > price.total and not _alone(question, asked, price):
+            if spent > price.total and not _alone(question, exchanges, price):
                 raise PrivacyError("a mechanism asked for more than its price; nothing is released")
             released = answer(question)
-            asked.append((question, released))
+            exchanges.append((question, released))
             question = course.send(released)
     except StopIteration as end:
-        return end.value, asked
+        return end.value, exchanges
 
 
-def _alone(question: Question, asked: list[Any], price: Price) -> bool:
+def _alone(question: Question, before: list[Any], price: Price) -> bool:
     """Tell whether one certified measurement takes the whole (ε, δ) price."""
-    if asked or price.epsilon is None or price.delta is None:
+    if before or price.epsilon is None or price.delta is None:
         return False
     return question.loss.delta(price.epsilon) <= price.delta
 

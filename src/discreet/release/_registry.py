@@ -44,20 +44,20 @@ def registry(release: Declaration, issues: Sequence[Issue], whom: Mapping[str, s
     parameters = overall(issues)
     pure = "delta" not in parameters
     exact = [text for issue in issues for text in exact_numbers(issue)]
-    made = any(issue.publication.method == "synthetic" for issue in issues)
+    synthetic = any(issue.publication.method == "synthetic" for issue in issues)
     after = [f"{i.declared.name}: {'; '.join(after_noise(i.declared))}" for i in issues
              if after_noise(i.declared)]  # fmt: skip
     methods = sorted({issue.publication.method for issue in issues})
     about = About(
         str(release.owner.get("name") or OPEN),
-        str(release.said.get("description", release.title)),
-        str(release.said.get("use", OPEN)),
-        str(release.said.get("region", OPEN)),
+        str(release.document.get("description", release.title)),
+        str(release.document.get("use", OPEN)),
+        str(release.document.get("region", OPEN)),
     )
     details = "; ".join(f"{i.declared.name}: {i.publication.plan.price}" for i in issues)
     return _entry(
         release.title,
-        "Synthetic data" if made else "Summary statistics",
+        "Synthetic data" if synthetic else "Summary statistics",
         about,
         dp_variant={
             "variant_name": "Pure DP" if pure else "Zero-concentrated DP",
@@ -100,8 +100,8 @@ def deployment(policy: Policy, about: About, *, exact: Sequence[str] = ()) -> st
     open_tables = [f"table {t.name}, which protects nobody" for t in policy.tables.values()
                    if t.public]  # fmt: skip
     budget, service = policy.budget, policy.service
-    given = ((n, getattr(budget, n)) for n in ("epsilon", "delta", "rho"))
-    parameters = {name: float(value) for name, value in given if value}
+    amounts = ((n, getattr(budget, n)) for n in ("epsilon", "delta", "rho"))
+    parameters = {name: float(value) for name, value in amounts if value}
     rules = ["one cap for all analysts together, above any shares: collusion gains nothing"]
     if budget.shares:
         rules.append("shares: " + ", ".join(show(part) for part in budget.shares.values()))
@@ -154,8 +154,8 @@ def _neighbours(table: Any) -> str:
     one = table.unit or "row"
     how = "is added or removed" if table.neighbours.value == "add-remove" else "is changed"
     most = table.max_rows_per_unit
-    kept = "one row counts" if most == 1 else f"{most} rows count"
-    limit = "" if most is None else f", of which at most {kept}"
+    rows = "one row counts" if most == 1 else f"{most} rows count"
+    limit = "" if most is None else f", of which at most {rows}"
     return f"{table.name}: one {one} {how}{limit}"
 
 

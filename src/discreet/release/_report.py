@@ -27,11 +27,11 @@ _STYLE: Final = (
 
 def exact_numbers(issue: Issue) -> list[str]:
     """Say what is unprotected in a table, and what is protected nevertheless."""
-    said = [f"Released exactly: {MEANINGS[what]}." for what in issue.declared.unprotected]
+    sentences = [f"Released exactly: {MEANINGS[what]}." for what in issue.declared.unprotected]
     if issue.declared.get("unprotected"):
         graph = account(issue.declared.unprotected, issue.publication.plan.workload.shape[0])
-        said.append(f"Protected for one record, these totals being known: {graph.secret}.")
-    return said
+        sentences.append(f"Protected for one record, these totals being known: {graph.secret}.")
+    return sentences
 
 
 def account(unprotected: Sequence[str], areas: int) -> meaning.Blowfish:
@@ -41,16 +41,16 @@ def account(unprotected: Sequence[str], areas: int) -> meaning.Blowfish:
     neighbours are the same with and without them (He et al. 2014, section 8). Every value
     is kept from every other if that holds; otherwise values of the same area from each other.
     """
-    shown = min(max(areas, 2), 64)
-    cells = [(area, k) for area in range(shown) for k in range(2)]
+    count = min(max(areas, 2), 64)
+    cells = [(area, k) for area in range(count) for k in range(2)]
     totals = [[1] * len(cells)]
     if "area-totals" in unprotected:
-        totals += [[int(a == area) for a, _ in cells] for area in range(shown)]
+        totals += [[int(a == area) for a, _ in cells] for area in range(count)]
     every = meaning.Blowfish.complete(cells)
     if not every.sensitivity(totals):
         return every
     inside = meaning.Blowfish.partition(
-        [[cell for cell in cells if cell[0] == area] for area in range(shown)]
+        [[cell for cell in cells if cell[0] == area] for area in range(count)]
     )
     if inside.sensitivity(totals):
         raise ParameterError("no distinction is protected once these totals are known")
@@ -59,14 +59,14 @@ def account(unprotected: Sequence[str], areas: int) -> meaning.Blowfish:
 
 def after_noise(table: Declared) -> list[str]:
     """Say what was done to the numbers after the noise."""
-    said = []
+    changes = []
     if table.get("nonnegative"):
-        said.append("moved to the nearest non-negative numbers")
+        changes.append("moved to the nearest non-negative numbers")
     if table.get("suppress_below") is not None:
-        said.append(f"noisy values below {table.get('suppress_below')} left out")
+        changes.append(f"noisy values below {table.get('suppress_below')} left out")
     if table.get("round_to") is not None:
-        said.append(f"rounded to multiples of {table.get('round_to')}, intervals outwards")
-    return said
+        changes.append(f"rounded to multiples of {table.get('round_to')}, intervals outwards")
+    return changes
 
 
 def report(
@@ -136,10 +136,10 @@ def _overview(issues: Sequence[Issue]) -> str:
     head = ("table", "queries", "method", "price", "expected error", "achieved")
     rows = []
     for issue in issues:
-        made = issue.publication
-        known = "depends on the data" if made.rmse is None else f"{made.rmse:.4g}"
-        cells = (issue.declared.name, f"{len(made.answers):,}", made.method,
-                 _price(issue), known, _achieved(issue))  # fmt: skip
+        publication = issue.publication
+        error = "depends on the data" if publication.rmse is None else f"{publication.rmse:.4g}"
+        cells = (issue.declared.name, f"{len(publication.answers):,}", publication.method,
+                 _price(issue), error, _achieved(issue))  # fmt: skip
         rows.append("<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in cells) + "</tr>")
     top = "".join(f"<th>{h}</th>" for h in head)
     return f"<div class=wide><table><tr>{top}</tr>{''.join(rows)}</table></div>"
@@ -162,15 +162,15 @@ def _achieved(issue: Issue) -> str:
 
 
 def _section(issue: Issue) -> str:
-    e, name, made = html.escape, issue.declared.name, issue.publication
+    e, name, publication = html.escape, issue.declared.name, issue.publication
     columns = " by ".join(map(str, issue.declared.get("columns") or [name]))
-    asked = f"{len(made.answers):,} counts of {columns}, with noise"
-    method = f"{made.plan.workload.describe()}; {made.plan.mechanism.describe()}"
+    summary = f"{len(publication.answers):,} counts of {columns}, with noise"
+    method = f"{publication.plan.workload.describe()}; {publication.plan.mechanism.describe()}"
     changed = "; ".join(after_noise(issue.declared)) or "nothing"
     files = [f"tables/{name}.parquet", f"tables/{name}.csv", f"measurements/{name}.parquet"]
     links = ", ".join(f'<a href="{f}">{f}</a>' for f in files)
     return (
-        f"<h3>{e(name)}</h3><p>{e(asked)}. After the noise: {e(changed)}.</p>"
+        f"<h3>{e(name)}</h3><p>{e(summary)}. After the noise: {e(changed)}.</p>"
         f"<p class=method>Method: {e(method)}</p>"
         f'<p><img src="charts/{name}.svg" alt="chart of {e(name)}"></p><p>Files: {links}</p>'
     )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _MARKER = "release.txt"
 _DUMMY = 2000
 """Rows of made-up data."""
-_LEFT = (
+_REMAINDER = (
     "left is the largest price of one more question. Gaussian noise is counted by ρ alone from "
     "then on, so spent and left need not add up to the total"
 )
@@ -84,10 +84,10 @@ class Preview:
     def __repr__(self) -> str:
         lines = [f"{self.release.title}, edition {self.release.edition}"]
         for name, p in self.proposals.items():
-            known = "depends on the data" if p.plan.rmse is None else f"{p.plan.rmse:.4g}"
+            error = "depends on the data" if p.plan.rmse is None else f"{p.plan.rmse:.4g}"
             lines.append(
                 f"  {name}: {p.plan.workload.describe()} by {p.plan.method}, {p.plan.price}, "
-                f"expected error {known}"
+                f"expected error {error}"
             )
             table = self.declared(name)
             lines += [f"    UNPROTECTED: {MEANINGS[what]}" for what in table.unprotected]
@@ -125,10 +125,10 @@ class Done:
     def __repr__(self) -> str:
         again = len(self.issues) - len(self.paid)
         free = f", {again} had been paid for before" if again else ""
-        done = f"{len(self.issues)} tables in {self.folder}{free}; budget left: {self.left}"
+        summary = f"{len(self.issues)} tables in {self.folder}{free}; budget left: {self.left}"
         if all(i.publication.plan.price.pure for i in self.issues) or "made-up" in self.left:
-            return done
-        return f"{done}\n{_LEFT}"
+            return summary
+        return f"{summary}\n{_REMAINDER}"
 
 
 def preview(
@@ -252,9 +252,9 @@ def _beyond(curator: Curator, offered: Preview, folder: Path) -> BudgetExceededE
         for holder, balance in balances.items():
             refused = refusal(holder, balance, cost)
             if refused is not None:
-                said = refused.message.replace("this query", "this table")
+                reason = refused.message.replace("this query", "this table")
                 return BudgetExceededError(
-                    f"the budget does not cover the release up to table {name!r}: {said}; "
+                    f"the budget does not cover the release up to table {name!r}: {reason}; "
                     "nothing was charged",
                     hint=_fitting(offered, name, list(balances.values())),
                 )
@@ -275,12 +275,12 @@ def _fitting(offered: Preview, name: str, balances: Sequence[Balance]) -> str:
 def _published(
     curator: Curator, release: Declaration, table: Declared, offer: Proposal, dummy: bool
 ) -> Issue:
-    made = offer.publish(
+    publication = offer.publish(
         key=release.key(table), fresh=True, nonnegative=bool(table.get("nonnegative"))
     )
     band = None
-    if made.plan.mechanism.linear and not made.nonnegative:
-        band = made.interval(release.confidence)
+    if publication.plan.mechanism.linear and not publication.nonnegative:
+        band = publication.interval(release.confidence)
     achieved = None
     if dummy:
         # made-up data: the truth may be looked at
@@ -288,9 +288,9 @@ def _published(
         assert isinstance(part, Publishing)
         truth = part.counts(execute(curator, aggregate))
         if truth.small:
-            gap = made.answers - made.plan.workload.answers(truth.array())
+            gap = publication.answers - publication.plan.workload.answers(truth.array())
             achieved = math.sqrt(float((gap**2).mean()))
-    return Issue(table, made, band, achieved)
+    return Issue(table, publication, band, achieved)
 
 
 def _whom(curator: Curator, offered: Preview) -> dict[str, str]:
@@ -316,7 +316,7 @@ def made_up(policy: pol.Policy, rows: int = _DUMMY) -> dict[str, Any]:
     import pyarrow as pa  # noqa: PLC0415 - an engine's library, loaded on use
 
     rng = np.random.default_rng(rows)
-    found = {}
+    tables = {}
     for name, table in policy.tables.items():
         columns: dict[str, Any] = {}
         for column_name, column in table.columns.items():
@@ -330,5 +330,5 @@ def made_up(policy: pol.Policy, rows: int = _DUMMY) -> dict[str, Any]:
             columns[column_name] = [float(str(v)) for v in values] if real else values
         if table.unit is not None and table.unit not in columns:
             columns[table.unit] = np.arange(rows)
-        found[name] = pa.table(columns)
-    return found
+        tables[name] = pa.table(columns)
+    return tables

@@ -88,10 +88,10 @@ def inverse_series(c: NDArray[np.int64]) -> NDArray[np.float64]:
     while m < n:
         m = min(2 * m, n)
         width = 1 << (2 * m).bit_length()
-        known = np.fft.rfft(g, width)
-        t = -np.fft.irfft(np.fft.rfft(c[:m], width) * known, width)[:m]
+        spectrum = np.fft.rfft(g, width)
+        t = -np.fft.irfft(np.fft.rfft(c[:m], width) * spectrum, width)[:m]
         t[0] += 2
-        g = np.fft.irfft(known * np.fft.rfft(t, width), width)[:m]
+        g = np.fft.irfft(spectrum * np.fft.rfft(t, width), width)[:m]
     return np.asarray(g)
 
 
@@ -143,8 +143,8 @@ class _Root(_Shape):
         """Solve for the ticks that are new, and add up."""
         for y in released[len(self._solved) :]:
             past = np.asarray(self._solved, dtype=np.float64)
-            known = float(self.factor[1 : len(past) + 1][::-1].astype(np.float64) @ past)
-            self._solved.append((float(y[0]) - known) / float(self.factor[0]))
+            carry = float(self.factor[1 : len(past) + 1][::-1].astype(np.float64) @ past)
+            self._solved.append((float(y[0]) - carry) / float(self.factor[0]))
         return math.fsum(self._solved)
 
     def weights(self, t: int) -> Array:
@@ -396,8 +396,8 @@ class Stream:
         weights, value = self._shape.weights(self.now), self.total
         if (weights == 1).all():
             noise = self.law if len(weights) == 1 else self.law * len(weights)
-            found = noise.interval(level)
-            return Interval(value + found.low, value + found.high, found.confidence)
+            band = noise.interval(level)
+            return Interval(value + band.low, value + band.high, band.confidence)
         copies = min(_COPIES, max(39, _ROOM // len(weights)))
         rank = math.ceil((copies + 1) * level)
         if rank > copies:

@@ -147,16 +147,16 @@ class Model:
         _, tree, bags = self.fitted(steps)
         codes = tree.draw(bags, n)
         # the merging of rare values is undone by their released counts
-        drawn = [spread_draw(self._split(i), code) for i, code in enumerate(codes.T)]
-        return np.stack(drawn, axis=1)
+        columns = [spread_draw(self._split(i), code) for i, code in enumerate(codes.T)]
+        return np.stack(columns, axis=1)
 
-    def tables_of(self, wanted: Sequence[Clique]) -> list[Array]:
+    def tables_of(self, cliques: Sequence[Clique]) -> list[Array]:
         """Return the expected tables of some attributes, in the original codes."""
         _, tree, bags = self.fitted(1)
         tables = [self._split(i) for i in range(len(self.maps))]
         split = [t / np.maximum(t.sum(axis=1, keepdims=True), 1e-300) for t in tables]
         out = []
-        for axes in wanted:
+        for axes in cliques:
             table = tree.table(bags, axes) * self.records
             for k, i in enumerate(axes):
                 table = np.moveaxis(np.tensordot(table, split[i], axes=(k, 0)), -1, k)
@@ -201,10 +201,10 @@ def _fit(
         value = size * log_z - float(t @ y) + 0.5 * float((slack * t) @ t)
         return value / size, (size * mu - y + slack * t) * scale / size
 
-    found = optimize.minimize(objective, theta / scale, jac=True, method="L-BFGS-B",
+    optimum = optimize.minimize(objective, theta / scale, jac=True, method="L-BFGS-B",
                      options={"maxiter": steps, "maxcor": 20, "ftol": 1e-10,
                               "gtol": 1e-7})  # fmt: skip
-    t = np.asarray(found.x * scale)
+    t = np.asarray(optimum.x * scale)
     return t, tree.calibrate(potentials(t))[0]
 
 
@@ -235,15 +235,15 @@ class SyntheticRecords(Mechanism):
         noisy = []
         sigma = 0.0
         for i in range(d):
-            asked = job.measurement(marginal(self.shape, (i,)), share, f"attribute {i}")
-            noisy.append(np.asarray((yield asked), dtype=np.float64))
-            sigma = asked.law.std
+            measurement = job.measurement(marginal(self.shape, (i,)), share, f"attribute {i}")
+            noisy.append(np.asarray((yield measurement), dtype=np.float64))
+            sigma = measurement.law.std
         size = max(1.0, float(np.mean([y.sum() for y in noisy])))
         maps, tables, sizes = [], [], []
         for i, y in enumerate(noisy):
-            kept = y > MERGE * sigma
-            mapping = np.where(kept, np.cumsum(kept) - 1, int(kept.sum()))
-            count = int(kept.sum()) + int(not kept.all())
+            mask = y > MERGE * sigma
+            mapping = np.where(mask, np.cumsum(mask) - 1, int(mask.sum()))
+            count = int(mask.sum()) + int(not mask.all())
             members = np.bincount(mapping, minlength=count)
             values = np.asarray(np.bincount(mapping, weights=y, minlength=count), dtype=np.float64)
             maps.append(mapping.astype(np.int64))
@@ -256,20 +256,22 @@ class SyntheticRecords(Mechanism):
         """Measure, choose and fit."""
         model = yield from self._one_way()
         job, d = self.job, len(self.shape)
-        left: list[Clique] = list(itertools.combinations(range(d), 2))
-        chosen: list[Clique] = []
+        candidates: list[Clique] = list(itertools.combinations(range(d), 2))
+        pairs: list[Clique] = []
         model, tree, bags = model.fitted(50)
         for r in range(self.rounds):
             selection = SELECTION / self.rounds
             measuring = (1 - ONE_WAY - SELECTION) / self.rounds
-            left = [c for c in left if cells_of(model.sizes, [*chosen, c]) <= MOST_CELLS]
-            if not left:
+            candidates = [c for c in candidates if cells_of(model.sizes, [*pairs, c]) <= MOST_CELLS]
+            if not candidates:
                 break
-            sigma = job.measurement(Tables(model.maps, model.sizes, left[:1]), measuring).law.std
-            drawn = tree.draw(bags, max(1, min(round(model.records), _SAMPLE)))
-            pick = yield self._choice(model, drawn, left, sigma=sigma, share=selection, r=r)
-            pair = left.pop(int(pick[0]))
-            chosen.append(pair)
+            sigma = job.measurement(
+                Tables(model.maps, model.sizes, candidates[:1]), measuring
+            ).law.std
+            sample = tree.draw(bags, max(1, min(round(model.records), _SAMPLE)))
+            pick = yield self._choice(model, sample, candidates, sigma=sigma, share=selection, r=r)
+            pair = candidates.pop(int(pick[0]))
+            pairs.append(pair)
             query = Tables(model.maps, model.sizes, [pair])
             y = yield job.measurement(query, measuring, f"attributes {pair}")
             shape = (model.sizes[pair[0]], model.sizes[pair[1]])
@@ -294,24 +296,24 @@ class SyntheticRecords(Mechanism):
     def _choice(
         self,
         model: Model,
-        drawn: NDArray[np.int64],
-        left: list[Clique],
+        sample: NDArray[np.int64],
+        candidates: list[Clique],
         *,
         sigma: float,
         share: Fraction,
         r: int,
     ) -> Choice:
         """Score every pair by how badly a sample of the model shows it."""
-        weight = model.records / len(drawn)
+        weight = model.records / len(sample)
         targets, groups, handicap = [], [], []
-        for g, (a, b) in enumerate(left):
+        for g, (a, b) in enumerate(candidates):
             size = model.sizes[a] * model.sizes[b]
-            index = drawn[:, a] * model.sizes[b] + drawn[:, b]
+            index = sample[:, a] * model.sizes[b] + sample[:, b]
             targets.append(np.rint(weight * np.bincount(index, minlength=size)))
             groups.append(np.full(size, g))
             handicap.append(round(math.sqrt(2 / math.pi) * sigma * size))
         return Choice.priced(
-            Tables(model.maps, model.sizes, list(left)),
+            Tables(model.maps, model.sizes, list(candidates)),
             np.concatenate(targets).astype(np.int64),
             np.array(handicap, dtype=np.int64),
             price=self.job.price,

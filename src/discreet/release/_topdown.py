@@ -89,10 +89,10 @@ class TopDown(Mechanism):
         """Say what is unprotected."""
         if not self.unprotected:
             return Mechanism.note
-        named = " and ".join(self.unprotected)
-        return f"{named} released exactly, without any protection"
+        names = " and ".join(self.unprotected)
+        return f"{names} released exactly, without any protection"
 
-    def _asked(self, axes: Container[int], share: Fraction, label: str) -> Measurement:
+    def _measurement(self, axes: Container[int], share: Fraction, label: str) -> Measurement:
         return self.job.measurement(marginal(self.shape, axes), share, label)
 
     def _totals(self) -> Course:
@@ -101,7 +101,7 @@ class TopDown(Mechanism):
         if (meaning := EXACT["area-totals"]) in self.unprotected:
             exact = yield Unprotected(marginal(self.shape, (0,)), meaning, relation, "area totals")
             return np.asarray(exact, dtype=np.int64), Fraction(1)
-        noisy = yield self._asked((0,), _TOTALS, "area totals")
+        noisy = yield self._measurement((0,), _TOTALS, "area totals")
         values = np.asarray(noisy, dtype=np.float64)
         if (meaning := EXACT["total"]) in self.unprotected:
             exact = yield Unprotected(marginal(self.shape, ()), meaning, relation, "total")
@@ -116,8 +116,8 @@ class TopDown(Mechanism):
         totals, rest = yield from self._totals()
         share = rest * self.nation_share
         axes = range(len(self.shape))
-        nation_y = yield self._asked(axes[1:], share, "nation")
-        areas_y = yield self._asked(axes, rest - share, "areas")
+        nation_y = yield self._measurement(axes[1:], share, "nation")
+        areas_y = yield self._measurement(axes, rest - share, "areas")
         total = int(totals.sum())
         nation = onto_simplex(
             np.asarray(nation_y, dtype=np.float64)[None, :], np.array([float(total)])
@@ -180,15 +180,15 @@ def rounded(x: Array, columns: NDArray[np.int64], rows: NDArray[np.int64]) -> ND
                 sparse.csr_array((one, (i, place)), shape=(x.shape[0], len(free))),
             ]
         )
-        wanted = np.concatenate([columns - floors.sum(axis=0), rows - floors.sum(axis=1)])
-        found = optimize.milp(
+        gaps = np.concatenate([columns - floors.sum(axis=0), rows - floors.sum(axis=1)])
+        optimum = optimize.milp(
             1 - 2 * part.ravel()[free],
-            constraints=optimize.LinearConstraint(system, wanted, wanted),
+            constraints=optimize.LinearConstraint(system, gaps, gaps),
             bounds=optimize.Bounds(0, 1),
         )
-        if found.x is not None:
+        if optimum.x is not None:
             out = floors.ravel().copy()
-            out[free] += np.rint(found.x).astype(np.int64)
+            out[free] += np.rint(optimum.x).astype(np.int64)
             table = out.reshape(x.shape)
             if (table.sum(axis=0) == columns).all() and (table.sum(axis=1) == rows).all():
                 return table
@@ -210,9 +210,9 @@ def _northwest(x: Array, columns: NDArray[np.int64], rows: NDArray[np.int64]) ->
     left, right = columns - out.sum(axis=0), rows - out.sum(axis=1)
     i = j = 0
     while i < len(right) and j < len(left):
-        put = min(int(right[i]), int(left[j]))
-        out[i, j] += put
-        right[i] -= put
-        left[j] -= put
+        amount = min(int(right[i]), int(left[j]))
+        out[i, j] += amount
+        right[i] -= amount
+        left[j] -= amount
         i, j = (i + 1, j) if right[i] == 0 else (i, j + 1)
     return out

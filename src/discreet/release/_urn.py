@@ -43,7 +43,7 @@ from discreet.errors import Hint, ParameterError
 from discreet.privacy import Neighbours
 from discreet.release._counts import Counts, apart, fitting
 from discreet.release._mechanism import Job, Mechanism
-from discreet.release._questions import Course, Proved, alike
+from discreet.release._questions import Course, OwnProof, alike
 
 _GRID = 1 << 20
 _MOST = 1 << 22
@@ -60,7 +60,7 @@ def prior(draws: int, epsilon: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True)
-class Urn(Proved):
+class Urn(OwnProof):
     """Origins drawn for every destination."""
 
     shape: tuple[int, ...]
@@ -76,8 +76,8 @@ class Urn(Proved):
     def ask(self, counts: Counts) -> NDArray[Any]:
         """Return how often each origin was drawn for each destination."""
         table = counts.array().reshape(len(self.draws), -1)
-        drawn = [polya(row, self.alpha(m), m) for row, m in zip(table, self.draws, strict=True)]
-        return np.concatenate(drawn)
+        samples = [polya(row, self.alpha(m), m) for row, m in zip(table, self.draws, strict=True)]
+        return np.concatenate(samples)
 
     def exact(self, counts: Counts) -> NDArray[Any]:
         """Return how many records each urn holds of each origin."""
@@ -106,24 +106,24 @@ class Urn(Proved):
         }
 
 
-def polya(held: NDArray[np.int64], alpha: Fraction, draws: int) -> NDArray[np.int64]:
-    """Draw from an urn with `held` records and `alpha` more of every kind, with copies put back.
+def polya(counts: NDArray[np.int64], alpha: Fraction, draws: int) -> NDArray[np.int64]:
+    """Draw from an urn with `counts` records and `alpha` more of every kind, with copies put back.
 
     In units of 2⁻²⁰ records: first the records, then the prior, then the copies.
     """
     a, one = int(alpha * _GRID), _GRID
-    ends = np.cumsum(held)
-    records, imaginary = one * int(ends[-1]), a * len(held)
-    chosen: list[int] = []
+    ends = np.cumsum(counts)
+    records, imaginary = one * int(ends[-1]), a * len(counts)
+    picks: list[int] = []
     for _ in range(draws):
-        at = int(noise.uniform_below(records + imaginary + one * len(chosen)))
+        at = int(noise.uniform_below(records + imaginary + one * len(picks)))
         if at < records:
-            chosen.append(int(np.searchsorted(ends, at // one, side="right")))
+            picks.append(int(np.searchsorted(ends, at // one, side="right")))
         elif at < records + imaginary:
-            chosen.append((at - records) // a)
+            picks.append((at - records) // a)
         else:
-            chosen.append(chosen[(at - records - imaginary) // one])
-    return np.bincount(np.array(chosen, dtype=np.int64), minlength=len(held))
+            picks.append(picks[(at - records - imaginary) // one])
+    return np.bincount(np.array(picks, dtype=np.int64), minlength=len(counts))
 
 
 class OriginDestination(Mechanism):
@@ -151,8 +151,8 @@ class OriginDestination(Mechanism):
     def course(self) -> Course:
         """Ask the urn once."""
         job = self.job
-        drawn = yield Urn(job.workload.shape, self.draws, job.price.total, job.neighbours)
-        return np.asarray(drawn, dtype=np.float64).reshape(job.workload.shape)
+        trips = yield Urn(job.workload.shape, self.draws, job.price.total, job.neighbours)
+        return np.asarray(trips, dtype=np.float64).reshape(job.workload.shape)
 
     def describe(self) -> str:
         """Name the draws."""

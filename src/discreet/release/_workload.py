@@ -94,8 +94,8 @@ class Workload(ABC):
                 hint="Workload.kron(Workload.prefix(64), Workload.identity(3))",
             )
         terms = [
-            (math.prod(w for w, _ in chosen), tuple(a for _, axes in chosen for a in axes))
-            for chosen in itertools.product(*parts)
+            (math.prod(w for w, _ in factors), tuple(a for _, axes in factors for a in axes))
+            for factors in itertools.product(*parts)
         ]
         return Products(terms)
 
@@ -105,17 +105,17 @@ class Workload(ABC):
 
         A query of weight w has its squared error counted w² times.
         """
-        given = list(workloads)
-        factors = [1.0] * len(given) if weights is None else [float(w) for w in weights]
-        parts = [w.terms for w in given if isinstance(w, Products)]
-        if not given or len(parts) != len(given):
+        members = list(workloads)
+        factors = [1.0] * len(members) if weights is None else [float(w) for w in weights]
+        parts = [w.terms for w in members if isinstance(w, Products)]
+        if not members or len(parts) != len(members):
             raise ParameterError(
                 "union joins workloads made of Kronecker products",
                 hint="Workload.union([Workload.prefix(64), Workload.identity(64)])",
             )
-        if len({w.shape for w in given}) > 1:
+        if len({w.shape for w in members}) > 1:
             raise ParameterError("union needs workloads over one and the same domain")
-        if len(factors) != len(given) or not all(0 < w < math.inf for w in factors):
+        if len(factors) != len(members) or not all(0 < w < math.inf for w in factors):
             raise ParameterError("union needs one positive weight for each workload")
         return Products(
             [
@@ -300,13 +300,13 @@ class Products(Workload):
 
     def describe(self) -> str:
         """Name the products."""
-        shown = []
+        products = []
         for weight, axes in self.terms[:4]:
             product = " ⊗ ".join(f"{axis.name}({axis.n})" for axis in axes)
-            shown.append(product if weight == 1 else f"{weight:g}·{product}")
+            products.append(product if weight == 1 else f"{weight:g}·{product}")
         if len(self.terms) > 4:
-            shown.append(f"… {len(self.terms) - 4} more")
-        return " + ".join(shown)
+            products.append(f"… {len(self.terms) - 4} more")
+        return " + ".join(products)
 
 
 class Marginals(Workload):

@@ -38,7 +38,7 @@ def check_url(url: str, *, rows: int = 400, every: int = 1) -> Report:
 @contextmanager
 def _opener(url: str) -> Iterator[Opener]:
     if url == "duckdb:":
-        yield lambda held, policy: engines.connect(held.arrow(), policy)
+        yield lambda sample, policy: engines.connect(sample.arrow(), policy)
     elif url.startswith(("postgresql://", "postgres://")):
         with _schema(url) as connect:
             yield connect
@@ -59,9 +59,9 @@ def _on_spark(url: str) -> Opener:
     session = engines.local_session(remote=url if url.startswith("sc://") else None)
     frames: dict[str, Any] = {}
 
-    def connect(held: Sample, policy: pol.Policy) -> engines.Engine:
+    def connect(sample: Sample, policy: pol.Policy) -> engines.Engine:
         if not frames:
-            frames.update({n: session.createDataFrame(t) for n, t in held.arrow().items()})
+            frames.update({n: session.createDataFrame(t) for n, t in sample.arrow().items()})
         return engines.connect(frames, policy)
 
     return connect
@@ -88,9 +88,9 @@ def _schema(url: str) -> Iterator[Opener]:
             connection.execute(f"SET search_path = {schema}".encode())
             filled: list[bool] = []
 
-            def connect(held: Sample, policy: pol.Policy) -> engines.Engine:
+            def connect(sample: Sample, policy: pol.Policy) -> engines.Engine:
                 if not filled:
-                    _fill(connection, held)
+                    _fill(connection, sample)
                     filled.append(True)
                 return engines.connect(connection, policy)
 
@@ -99,11 +99,11 @@ def _schema(url: str) -> Iterator[Opener]:
             connection.execute(f"DROP SCHEMA {schema} CASCADE".encode())
 
 
-def _fill(connection: Any, held: Sample) -> None:
-    for table, types in held.types.items():
+def _fill(connection: Any, sample: Sample) -> None:
+    for table, types in sample.types.items():
         columns = ", ".join(f"{quoted(c)} {kind}" for c, kind in types.items())
         connection.execute(f"CREATE TABLE {quoted(table)} ({columns})".encode())
         marks = ", ".join(["%s"] * len(types))
         insert = f"INSERT INTO {quoted(table).replace('%', '%%')} VALUES ({marks})"
         with connection.cursor() as cursor:
-            cursor.executemany(insert, [[row[c] for c in types] for row in held.rows[table]])
+            cursor.executemany(insert, [[row[c] for c in types] for row in sample.rows[table]])
