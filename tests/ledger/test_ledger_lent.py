@@ -277,7 +277,7 @@ def test_a_session_that_ends_between_transactions_is_noticed_by_nobody(lent):
 
 
 def test_that_test_can_fail(lent, monkeypatch):
-    monkeypatch.setattr(_lent, "_begun", begun_once)
+    monkeypatch.setattr(_lent, "_begin", begun_once)
     with pytest.raises(errors.LedgerError):
         test_a_session_that_ends_between_transactions_is_noticed_by_nobody(lent)
 
