@@ -169,7 +169,7 @@ def test_opening_what_is_in_order_writes_nothing_and_reads_the_end_alone(path, g
         _sqlite.SqlTransaction, "line", lambda self, n: read.append(n) or real(self, n)
     )
     monkeypatch.setattr(_sqlite.SqlTransaction, "lines", None)
-    monkeypatch.setattr(_anchor.Anchor, "held", None)
+    monkeypatch.setattr(_anchor.Anchor, "hold", None)
     again = ledger.open_ledger(path, given.policy())
     assert again.balance().left("epsilon") == book.balance().left("epsilon")
     assert set(read) == {1, 41}
