@@ -229,7 +229,7 @@ class Road:
         return Paid(entry, receipt, outcome)
 
     def find(self, job: Job, *, key: str | None = None) -> Paid | None:
-        """Give what a job has been paid for and is stored, without writing anything."""
+        """Give the stored outcome that a job has paid for; nothing is written."""
         entry = self._entry(job, key=key, fresh=False)
         receipt = self.ledger.found(entry)
         if receipt is None or receipt.stored is None:
