@@ -41,11 +41,11 @@ def address(url: str) -> str:
     if not url.startswith(_SCHEMES):
         parts = urlsplit(url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    given = _parsed(url)
-    host = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST", "")
-    port = given.get("port") or os.environ.get("PGPORT", "")
-    user = given.get("user") or os.environ.get("PGUSER", "")
-    name = quote(given.get("dbname") or os.environ.get("PGDATABASE") or user, safe="")
+    parameters = _parsed(url)
+    host = parameters.get("host") or parameters.get("hostaddr") or os.environ.get("PGHOST", "")
+    port = parameters.get("port") or os.environ.get("PGPORT", "")
+    user = parameters.get("user") or os.environ.get("PGUSER", "")
+    name = quote(parameters.get("dbname") or os.environ.get("PGDATABASE") or user, safe="")
     if _PORTS.fullmatch(port) is None:
         raise _unreadable()
     if _NAME.fullmatch(host) is not None:

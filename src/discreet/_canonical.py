@@ -37,8 +37,8 @@ def _range(values: range) -> str:
 
 
 def _mapping(value: Mapping[Any, object], memo: _Memo) -> str:
-    if (known := getattr(value, "spelled", None)) is not None:  # it cannot change
-        return str(known)
+    if (text := getattr(value, "spelled", None)) is not None:  # it cannot change
+        return str(text)
     pairs = sorted(value.items(), key=itemgetter(0))
     return f"{{{','.join([f'{_key(k)}:{_WRITERS[type(v)](v, memo)}' for k, v in pairs])}}}"
 
@@ -55,23 +55,23 @@ def _node(kind: type) -> _Write:
     """Writer of a frozen node: its fields, and the name of its class."""
     names = sorted([f.name for f in fields(kind) if f.compare])
     place = bisect_left(names, "node")
-    named = f'"node":"{kind.__name__}"'
+    tag = f'"node":"{kind.__name__}"'
     # what stands before each value, and after the last one
     before = [f',"{n}":' for n in names]
-    end = f",{named}}}" if place == len(names) else "}"
+    end = f",{tag}}}" if place == len(names) else "}"
     if place < len(names):
-        before[place] = f",{named}{before[place]}"
+        before[place] = f",{tag}{before[place]}"
     if not names:
-        return lambda *_: f"{{{named}}}"
+        return lambda *_: f"{{{tag}}}"
     before[0] = f"{{{before[0][1:]}"
     get = attrgetter(*names) if len(names) > 1 else _alone(names[0])
 
     def write(value: object, memo: _Memo) -> str:
-        known = memo.get(id(value))
-        if known is None:
+        text = memo.get(id(value))
+        if text is None:
             parts = [k + _WRITERS[type(v)](v, memo) for k, v in zip(before, get(value))]  # noqa: B905 - alike
-            known = memo[id(value)] = "".join(parts) + end
-        return known
+            text = memo[id(value)] = "".join(parts) + end
+        return text
 
     return write
 

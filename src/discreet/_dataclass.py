@@ -20,7 +20,7 @@ _STORE: Final = object.__setattr__
 _UNSET: Final = object()
 
 
-def _made(
+def _dataclass(
     cls: type | None = None,
     *,
     init: bool = True,
@@ -32,44 +32,44 @@ def _made(
     """Make a class as :func:`dataclasses.dataclass` does."""
 
     def make(plain: type) -> type:
-        written = plain.__dict__
+        own = plain.__dict__
         if plain.__doc__ is None:
             plain.__doc__ = plain.__name__  # else its signature is looked up, which takes long
-        wanted: dict[str, Any] = {}
-        made: type = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(plain)
+        methods: dict[str, Any] = {}
+        kind: type = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(plain)
         if init:
-            wanted["__init__"] = _init(made, frozen=frozen)
+            methods["__init__"] = _init(kind, frozen=frozen)
         if repr:
-            wanted["__repr__"] = _repr
+            methods["__repr__"] = _repr
         if eq:
-            wanted |= _equality(made, frozen=frozen)
+            methods |= _equality(kind, frozen=frozen)
         if frozen:
-            wanted |= _fence(made) | ({"__setstate__": _setstate} if slots else {})
-        for name, method in wanted.items():
+            methods |= _fence(kind) | ({"__setstate__": _setstate} if slots else {})
+        for name, method in methods.items():
             # an own __eq__ leaves None for a hash behind, which nobody wrote
-            if written.get(name) is None:
-                setattr(made, name, method)
-        return made
+            if own.get(name) is None:
+                setattr(kind, name, method)
+        return kind
 
     return make if cls is None else make(cls)
 
 
 def _init(cls: type, *, frozen: bool) -> Callable[..., None]:
     """Compile the one function whose speed is worth it."""
-    known: dict[str, Any] = {"_store": _STORE, "_unset": _UNSET}
-    lines = [line for f in fields(cls) if (line := _stored(f, known, cls, frozen=frozen))]
+    namespace: dict[str, Any] = {"_store": _STORE, "_unset": _UNSET}
+    lines = [line for f in fields(cls) if (line := _assignment(f, namespace, cls, frozen=frozen))]
     if hasattr(cls, "__post_init__"):
         lines.append("self.__post_init__()")
-    given = sorted((f for f in fields(cls) if f.init), key=lambda f: bool(f.kw_only))
-    words = [_parameter(f) for f in given]
-    first = next((i for i, f in enumerate(given) if f.kw_only), None)
+    parameters = sorted((f for f in fields(cls) if f.init), key=lambda f: bool(f.kw_only))
+    words = [_parameter(f) for f in parameters]
+    first = next((i for i, f in enumerate(parameters) if f.kw_only), None)
     if first is not None:
         words.insert(first, "*")
     body = "\n ".join(lines or ["pass"])
-    exec(f"def __init__({', '.join(['self', *words])}):\n {body}", known)  # noqa: S102 - of names in the source
-    made: Callable[..., None] = known["__init__"]
-    made.__annotations__ = {f.name: f.type for f in given} | {"return": None}
-    return made
+    exec(f"def __init__({', '.join(['self', *words])}):\n {body}", namespace)  # noqa: S102 - of names in the source
+    function: Callable[..., None] = namespace["__init__"]
+    function.__annotations__ = {f.name: f.type for f in parameters} | {"return": None}
+    return function
 
 
 def _parameter(f: Field[Any]) -> str:
@@ -78,14 +78,14 @@ def _parameter(f: Field[Any]) -> str:
     return f.name if f.default_factory is MISSING else f"{f.name}=_unset"
 
 
-def _stored(f: Field[Any], known: dict[str, Any], cls: type, *, frozen: bool) -> str:
+def _assignment(f: Field[Any], namespace: dict[str, Any], cls: type, *, frozen: bool) -> str:
     """Line that gives a field its value, if it gets one here."""
     value = f.name
     if f.default_factory is not MISSING:
-        known[f"_make_{f.name}"] = f.default_factory
+        namespace[f"_make_{f.name}"] = f.default_factory
         value = f"_make_{f.name}()" + (f" if {f.name} is _unset else {f.name}" if f.init else "")
     elif f.default is not MISSING:
-        known[f"_default_{f.name}"] = f.default
+        namespace[f"_default_{f.name}"] = f.default
         if not f.init:
             if "__slots__" not in cls.__dict__:
                 return ""  # it stands in the class
@@ -96,8 +96,8 @@ def _stored(f: Field[Any], known: dict[str, Any], cls: type, *, frozen: bool) ->
 
 
 def _repr(self: Any) -> str:
-    shown = ", ".join([f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr])
-    return f"{type(self).__qualname__}({shown})"
+    values = ", ".join([f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr])
+    return f"{type(self).__qualname__}({values})"
 
 
 def _equality(cls: type, *, frozen: bool) -> dict[str, Any]:
@@ -143,18 +143,18 @@ def _setstate(self: Any, state: Any) -> None:
             _STORE(self, name, value)
 
 
-_GIVEN: Final[dict[type, tuple[str, ...]]] = {}
+_PARAMETERS: Final[dict[type, tuple[str, ...]]] = {}
 """Fields that constructors of classes take."""
 
 
-def _replaced(old: Any, /, **changes: Any) -> Any:
+def _replace(old: Any, /, **changes: Any) -> Any:
     """Make an object like `old` but for some fields, by its constructor."""
     kind = type(old)
-    names = _GIVEN.get(kind)
+    names = _PARAMETERS.get(kind)
     if names is None:
         if not all(f.init for f in fields(old)):
             return dataclasses.replace(old, **changes)  # it refuses those that are not given
-        names = _GIVEN[kind] = tuple([f.name for f in fields(old)])
+        names = _PARAMETERS[kind] = tuple([f.name for f in fields(old)])
     for name in names:
         if name not in changes:
             changes[name] = getattr(old, name)
@@ -164,4 +164,4 @@ def _replaced(old: Any, /, **changes: Any) -> Any:
 if TYPE_CHECKING:
     from dataclasses import dataclass, replace
 else:
-    dataclass, replace = _made, _replaced
+    dataclass, replace = _dataclass, _replace

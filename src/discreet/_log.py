@@ -25,9 +25,9 @@ from typing import Final
 from discreet._text import json_safe
 
 _LONGEST: Final = 1 << 20
-_KEPT: Final = 4
+_FILES: Final = 4
 _FRAMES: Final = 12
-_SAID: Final[set[Path]] = set()
+_UNWRITABLE: Final[set[Path]] = set()
 _FLAGS: Final = (
     os.O_WRONLY
     | os.O_APPEND
@@ -51,9 +51,9 @@ def state_directory() -> Path:
 
 def log_file() -> Path | None:
     """Where the log is; None if there is none."""
-    given = os.environ.get("DISCREET_LOG", "")
-    if given:
-        return None if given == "off" else Path(given)
+    setting = os.environ.get("DISCREET_LOG", "")
+    if setting:
+        return None if setting == "off" else Path(setting)
     try:
         return state_directory() / "log" / "discreet.jsonl"
     except RuntimeError:
@@ -66,9 +66,9 @@ def check_log() -> None:
     Decided from the path alone, before any data is read.
     """
     path = log_file()
-    if path is None or path in _SAID:
+    if path is None or path in _UNWRITABLE:
         return
-    _SAID.add(path)
+    _UNWRITABLE.add(path)
     place = path
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent
@@ -106,7 +106,7 @@ def _append(path: Path, line: str) -> None:
     finally:
         os.close(file)
     if full:
-        for age in range(_KEPT - 1, -1, -1):
+        for age in range(_FILES - 1, -1, -1):
             old = path.with_name(f"{path.name}.{age}") if age else path
             with contextlib.suppress(FileNotFoundError):
                 old.replace(path.with_name(f"{path.name}.{age + 1}"))

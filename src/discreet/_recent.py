@@ -48,42 +48,42 @@ class Recent(Generic[K, V]):
     (9, 9)
     """
 
-    __slots__ = ("__weakref__", "_kept", "_lock", "_most", "_weigh")
+    __slots__ = ("__weakref__", "_lock", "_memory", "_most", "_weigh")
 
     def __init__(self, most: int = 256, weigh: Callable[[K, V], int] = lambda _, __: 1) -> None:
         self._most, self._weigh = most, weigh
-        self._kept: tuple[dict[_Hashed[K], V], int] = ({}, 0)
+        self._memory: tuple[dict[_Hashed[K], V], int] = ({}, 0)
         self._lock = threading.Lock()
         _ALL.add(self)
 
     def __call__(self, key: K, make: Callable[[], V]) -> V:
         """Give what is known about `key`, or work it out."""
         own = _Hashed(key)
-        known = self._kept[0].get(own, _UNKNOWN)
-        if known is not _UNKNOWN:
-            return cast("V", known)
-        made = make()
+        value = self._memory[0].get(own, _UNKNOWN)
+        if value is not _UNKNOWN:
+            return cast("V", value)
+        fresh = make()
         with self._lock:
-            before, load = self._kept
+            before, load = self._memory
             more = before.copy()  # hashes nothing again
             if own in more:
                 load -= self._weigh(key, more.pop(own))
-            more[own] = made
-            load += self._weigh(key, made)
+            more[own] = fresh
+            load += self._weigh(key, fresh)
             while load > self._most:
                 oldest = next(iter(more))
                 load -= self._weigh(oldest.key, more.pop(oldest))
-            self._kept = more, load
-        return made
+            self._memory = more, load
+        return fresh
 
     @property
     def load(self) -> int:
         """How much all that is kept weighs."""
-        return self._kept[1]
+        return self._memory[1]
 
     def get(self, key: K) -> V | None:
         """Give what is known about `key`, if anything is."""
-        return self._kept[0].get(_Hashed(key))
+        return self._memory[0].get(_Hashed(key))
 
     def unlock(self) -> None:
         """Let go of a lock whose holder did not follow a fork."""

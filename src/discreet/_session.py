@@ -61,11 +61,11 @@ def pinned(
     """
     settings = {**MEANING, **more}
     values = {**settings, **unread}.items()
-    written = ", ".join(f"pg_catalog.set_config('{n}', '{v}', true)" for n, v in values)
-    read = ", ".join(f"pg_catalog.current_setting('{n}')" for n in settings)
-    steps = [*filter(None, [begin]), f"SELECT {written}", f"SELECT {read}"]
+    writes = ", ".join(f"pg_catalog.set_config('{n}', '{v}', true)" for n, v in values)
+    reads = ", ".join(f"pg_catalog.current_setting('{n}')" for n in settings)
+    steps = [*filter(None, [begin]), f"SELECT {writes}", f"SELECT {reads}"]
     cursor = connection.execute("; ".join(steps).encode(), prepare=False)
     while cursor.nextset():
         pass
-    (found,) = cursor.fetchall()
-    return tuple(found) == tuple(settings.values())
+    (row,) = cursor.fetchall()
+    return tuple(row) == tuple(settings.values())

@@ -69,14 +69,14 @@ def quote(text: object) -> str:
     return f'"{printable(name if len(name) <= 60 else name[:57] + "...")}"'
 
 
-def nearest(word: object, known: Iterable[str], cutoff: float = 0.65) -> str | None:
+def nearest(word: object, names: Iterable[str], cutoff: float = 0.65) -> str | None:
     """Find the known word that was probably meant, or None."""
-    folded = {k.casefold(): k for k in known} if isinstance(word, str) else {}
-    given = str(word)[:255].casefold()
-    found = difflib.get_close_matches(given, folded, n=1, cutoff=cutoff)
-    begun = [k for k in folded if len(given) > 2 and k.startswith(given)]
-    meant = found or begun
-    return folded[meant[0]] if found or len(begun) == 1 else None
+    folded = {k.casefold(): k for k in names} if isinstance(word, str) else {}
+    text = str(word)[:255].casefold()
+    matches = difflib.get_close_matches(text, folded, n=1, cutoff=cutoff)
+    completions = [k for k in folded if len(text) > 2 and k.startswith(text)]
+    candidates = matches or completions
+    return folded[candidates[0]] if matches or len(completions) == 1 else None
 
 
 def quoted(name: str) -> str:
@@ -108,8 +108,8 @@ def iso_day(text: str) -> str | None:
     >>> iso_day("2024/1/5")
     "'2024-01-05'"
     """
-    found = _LOOSE.fullmatch(text.strip())
-    return found and "'{}-{:0>2}-{:0>2}'".format(*found.groups())
+    match = _LOOSE.fullmatch(text.strip())
+    return match and "'{}-{:0>2}-{:0>2}'".format(*match.groups())
 
 
 def digits(text: str) -> str | None:

@@ -117,7 +117,7 @@ def test_roles_of_one_database_share_one_ledger_and_one_witness(place, postgres_
     from discreet.ledger._witness import Witness
 
     for url in (postgres_url, own):
-        with Witness(url, policy.identity).held(5) as held:
+        with Witness(url, policy.identity).hold(5) as held:
             mark = held.mark
             held.move(mark or ledger.open_ledger(own, policy).marks()[0])
     assert mark is not None  # the second role has found what the first one wrote

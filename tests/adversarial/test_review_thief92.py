@@ -309,7 +309,7 @@ def test_a_ledger_in_memory_drops_what_was_not_committed(monkeypatch):
 
 
 def test_a_connection_that_was_never_made_is_let_go_in_silence():
-    _sqlite._Kept.__new__(_sqlite._Kept).__del__()
+    _sqlite._Spare.__new__(_sqlite._Spare).__del__()
 
 
 # -- backups and marks -----------------------------------------------------------------------
@@ -350,7 +350,7 @@ def test_an_answer_is_not_given_out_before_the_marks_know_it():
     backup(ledger.open_ledger("p.ledger", people(), purpose="look"), "bak")
     child = os.fork()
     if child == 0:
-        _anchor.Held.move = lambda *_, **__: os._exit(9)
+        _anchor.Hold.move = lambda *_, **__: os._exit(9)
         try:
             ledger.open_ledger("p.ledger", people()).settle(paid.receipt, "[[]]")
         finally:

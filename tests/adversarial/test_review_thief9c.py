@@ -41,7 +41,7 @@ def test_a_chain_is_brought_to_the_present_in_tables_that_are(tmp_path, version)
     assert head.content.format == version
     mark = _anchor.Mark("people", first.hash, head.number, head.hash, store.where, "")
     for anchor in (_anchor.of_user("people"), _anchor.beside(store.where)):
-        with anchor.held(1.0) as own:
+        with anchor.hold(1.0) as own:
             own.move(mark, back=True)
     book = ledger.open_ledger(place)
     assert book.state.format == FORMAT

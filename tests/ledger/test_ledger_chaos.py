@@ -8,7 +8,7 @@ from chaos.__main__ import main
 from chaos._common import Row, filled, place
 
 from discreet.ledger import ChainedLedger
-from discreet.ledger._anchor import Held
+from discreet.ledger._anchor import Hold
 
 pytestmark = pytest.mark.races
 
@@ -33,9 +33,9 @@ def test_restores():
 
 
 def test_restores_are_seen(monkeypatch):
-    real = Held.move
+    real = Hold.move
     monkeypatch.setattr(ChainedLedger, "_check", lambda *_: None)
-    monkeypatch.setattr(Held, "move", lambda self, mark, **_: real(self, mark, back=True))
+    monkeypatch.setattr(Hold, "move", lambda self, mark, **_: real(self, mark, back=True))
     assert _copies.restores(6).doubled
 
 

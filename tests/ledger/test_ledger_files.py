@@ -348,7 +348,7 @@ def test_anchors_never_move_back(path):
     for number in (now.number - 1, now.number):  # an earlier line; a copy's line
         with (
             pytest.raises(errors.LedgerIntegrityError, match="another copy"),
-            anchor.held(1) as held,
+            anchor.hold(1) as held,
         ):
             held.move(_anchor.Mark(now.policy, now.first, number, "0" * 64, now.where))
         assert anchor.read() == now

@@ -242,13 +242,13 @@ def test_that_test_sees_a_debit_that_is_lost(lent, cut, monkeypatch):
         with suppress(psycopg.Error):
             kept.connection.execute("COMMIT")
 
-    monkeypatch.setattr(_lent._Kept, "commit", commit)
+    monkeypatch.setattr(_lent._Session, "commit", commit)
     with pytest.raises((AssertionError, errors.LedgerIntegrityError)):  # marks are ahead
         check_cut_debits(lent, cut)
 
 
 def begun_once(key, *, snapshot):
-    kept = _lent._spare(key) or _lent._Kept(*key[:2])
+    kept = _lent._spare(key) or _lent._Session(*key[:2])
     kept.begin(key[1], snapshot=snapshot)
     return kept
 
@@ -277,7 +277,7 @@ def test_a_session_that_ends_between_transactions_is_noticed_by_nobody(lent):
 
 
 def test_that_test_can_fail(lent, monkeypatch):
-    monkeypatch.setattr(_lent, "_begun", begun_once)
+    monkeypatch.setattr(_lent, "_begin", begun_once)
     with pytest.raises(errors.LedgerError):
         test_a_session_that_ends_between_transactions_is_noticed_by_nobody(lent)
 

@@ -167,7 +167,7 @@ def test_a_restore_asks_for_the_witness_while_nobody_can_move_the_marks(monkeypa
     locked = _backup.apart
 
     def late(work):  # another process names a witness just before the marks are locked
-        with _anchor.of_user("people").held(1.0) as own:
+        with _anchor.of_user("people").hold(1.0) as own:
             own.move(replace(own.mark, witness="db.example.org/postgres"))
         return locked(work)
 

@@ -371,7 +371,7 @@ def _served(postgres_url, script, columns, *more):
     with psycopg.connect(url) as c:
         for statement in (OLD.with_name("format_1_postgres.sql").read_text(), *more):
             c.execute(statement)
-        for table, own in _sqlite._KEPT.items():
+        for table, own in _sqlite._COLUMNS.items():
             names = own.removeprefix("one, ") + (columns if table == "discreet_lines" else "")
             values = ", ".join(["%s"] * len(names.split(", ")))
             for row in source.execute(f"SELECT {names} FROM {table}"):

@@ -77,7 +77,7 @@ def test_a_copy_with_another_line_of_the_same_number_is_refused(path, given, fol
     book = ledger.open_ledger(path, policy)
     (place,) = copies(path, folder, 1)
     with monkeypatch.context() as m:
-        m.setattr(_anchor.Held, "move", lambda *_: None)
+        m.setattr(_anchor.Hold, "move", lambda *_: None)
         book.debit(given.entry("0.5", plan="unmarked"))
     copy = ledger.open_ledger(place, policy)
     copy.debit(given.entry("0.5", plan="in the copy"))
@@ -91,14 +91,14 @@ def test_a_copy_with_another_line_of_the_same_number_is_refused(path, given, fol
 
 def test_a_mark_that_somebody_moved_meanwhile_stops_the_release(path, given, monkeypatch):
     book = ledger.open_ledger(path, given.policy())
-    real = _anchor.Held.move
+    real = _anchor.Hold.move
 
     def meddled(self, mark):
-        raw = _anchor._written(9, _anchor.Mark(mark.policy, mark.first, 7, "0" * 64, "x"))
+        raw = _anchor._slot(9, _anchor.Mark(mark.policy, mark.first, 7, "0" * 64, "x"))
         Path(self.anchor.path).write_bytes(raw + raw)
         real(self, mark)
 
-    monkeypatch.setattr(_anchor.Held, "move", meddled)
+    monkeypatch.setattr(_anchor.Hold, "move", meddled)
     with pytest.raises(errors.LedgerIntegrityError, match="another copy"):
         book.debit(given.entry())
 
@@ -106,7 +106,7 @@ def test_a_mark_that_somebody_moved_meanwhile_stops_the_release(path, given, mon
 def test_a_held_anchor_is_waited_for_with_a_limit(path, given):
     book = ledger.open_ledger(path, given.policy(), wait=0.05)
     for anchor in (_anchor.beside(str(path)), _anchor.of_user("people")):
-        with anchor.held(1), pytest.raises(errors.LedgerBusyError, match="nothing was charged"):
+        with anchor.hold(1), pytest.raises(errors.LedgerBusyError, match="nothing was charged"):
             book.debit(given.entry())
     assert book.verify().debits == 0
     assert book.debit(given.entry()).charged
@@ -146,11 +146,11 @@ def test_a_link_in_an_anchor_s_place_is_not_followed(path, given, folder):
 def test_an_anchor_that_was_replaced_while_waited_for_is_opened_anew(path, given):
     ledger.open_ledger(path, given.policy())
     anchor = _anchor.beside(str(path))
-    with anchor.held(1) as held:
+    with anchor.hold(1) as held:
         fresh = Path(f"{anchor.path}.new")
         fresh.write_bytes(Path(anchor.path).read_bytes())
         fresh.replace(anchor.path)
-        with anchor.held(1) as other:  # another file: nobody holds it
+        with anchor.hold(1) as other:  # another file: nobody holds it
             assert os.fstat(other.file).st_ino != os.fstat(held.file).st_ino
 
 
@@ -169,7 +169,7 @@ def test_opening_what_is_in_order_writes_nothing_and_reads_the_end_alone(path, g
         _sqlite.SqlTransaction, "line", lambda self, n: read.append(n) or real(self, n)
     )
     monkeypatch.setattr(_sqlite.SqlTransaction, "lines", None)
-    monkeypatch.setattr(_anchor.Anchor, "held", None)
+    monkeypatch.setattr(_anchor.Anchor, "hold", None)
     again = ledger.open_ledger(path, given.policy())
     assert again.balance().left("epsilon") == book.balance().left("epsilon")
     assert set(read) == {1, 41}

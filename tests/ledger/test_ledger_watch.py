@@ -92,14 +92,14 @@ def test_a_mark_is_held_by_one_and_never_moves_back(path, given, watched):
     book = ledger.open_ledger(path, given.policy(name=name), witness=watched)
     at = Service(watched, name)
     mark = at.read()
-    with at.held(1), pytest.raises(errors.LedgerBusyError), at.held(0.1):
+    with at.hold(1), pytest.raises(errors.LedgerBusyError), at.hold(0.1):
         pass
     book.debit(given.entry(own=name))
-    with pytest.raises(errors.LedgerIntegrityError), at.held(1) as held:
+    with pytest.raises(errors.LedgerIntegrityError), at.hold(1) as held:
         held.move(mark)
-    with pytest.raises(errors.LedgerIntegrityError), at.held(1) as held:
+    with pytest.raises(errors.LedgerIntegrityError), at.hold(1) as held:
         at.move(held.hold, mark, back=False)  # the service compares for itself
-    with at.held(1):
+    with at.hold(1):
         pass
     with pytest.raises(errors.LedgerIntegrityError):
         at.move(held.hold, mark, back=True)  # a hold that was let go moves nothing
@@ -241,7 +241,7 @@ def test_only_a_move_is_refused_by_a_conflict(monkeypatch):
 
     monkeypatch.setattr("http.client.HTTPConnection", Line)
     at = Service("http://127.0.0.1:1", "people")
-    with pytest.raises(errors.LedgerError, match="cannot be written"), at.held(1):
+    with pytest.raises(errors.LedgerError, match="cannot be written"), at.hold(1):
         pass
     with pytest.raises(errors.LedgerError, match="cannot be written"):
         at.read()

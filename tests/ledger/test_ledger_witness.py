@@ -66,10 +66,10 @@ def test_a_witness_waits_with_a_limit_and_never_moves_back(path, given, postgres
     book = ledger.open_ledger(path, given.policy(name=name), witness=postgres_url)
     witness = Witness(postgres_url, name)
     mark = witness.read()
-    with witness.held(1), pytest.raises(errors.LedgerBusyError), witness.held(0.1):
+    with witness.hold(1), pytest.raises(errors.LedgerBusyError), witness.hold(0.1):
         pass
     book.debit(given.entry(own=name))
-    with pytest.raises(errors.LedgerIntegrityError), witness.held(1) as held:
+    with pytest.raises(errors.LedgerIntegrityError), witness.hold(1) as held:
         held.move(mark)
     assert witness.read().number == 2
 

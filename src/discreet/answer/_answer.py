@@ -155,10 +155,10 @@ class Answer:
         facts = ", ".join(self.target)
         about = COVERS.replace("the stored table", "made-up rows") if self.dummy else COVERS
         parts = [about + (f" ({facts})" if facts else ""), f"{self.margins}: {NOT}"]
-        if chosen := self.chosen:
+        if columns := self.chosen:
             parts.append(
                 "the rows were chosen by noisy numbers, and the intervals of "
-                f"{', '.join(chosen)} allow for it: {self.selection}"
+                f"{', '.join(columns)} allow for it: {self.selection}"
             )
         return "; ".join(parts)
 
@@ -186,8 +186,8 @@ class Answer:
             for part in self._record.parts
             if isinstance(part, Numbers) and part.threshold is not None
         ]
-        if shown := [o.name for o in self._record.outputs if self._is_of_shown(o.expr)]:
-            facts.append(f"{', '.join(shown)}: of the rows released, not of all that truly pass")
+        if names := [o.name for o in self._record.outputs if self._is_of_shown(o.expr)]:
+            facts.append(f"{', '.join(names)}: of the rows released, not of all that truly pass")
         return tuple(visible(fact) for fact in facts)
 
     def _is_of_shown(self, out: OutputExpr) -> bool:
@@ -232,9 +232,9 @@ class Answer:
     def _is_chosen(self, out: OutputExpr) -> bool:
         r = self._record
         by = choosing(r.having, r.order, r.limit, self._source.cells, r.qualify)
-        return shares_noise(r.formulas, self._read(out), by)
+        return shares_noise(r.formulas, self._basis(out), by)
 
-    def _read(self, out: OutputExpr) -> set[int]:
+    def _basis(self, out: OutputExpr) -> set[int]:
         """Statistics that an output rests on: those by which its rows were chosen, too."""
         test = self._record.having
         folds = test is not None and any(is_whole(window) for window in windows_of(out))
@@ -243,8 +243,8 @@ class Answer:
     @property
     def exact(self) -> frozenset[str]:
         """Columns that hold public numbers, to which no noise was added."""
-        used = {o.name: self._read(o.expr) for o in self._record.outputs}
-        return frozenset(n for n, s in used.items() if s and not self._source.statements(s))
+        basis = {o.name: self._basis(o.expr) for o in self._record.outputs}
+        return frozenset(n for n, s in basis.items() if s and not self._source.statements(s))
 
     @property
     def columns(self) -> list[str]:
@@ -299,7 +299,7 @@ class Answer:
         if first and all(_is_one(o.expr) for o in record.outputs):
             # one row for all rows, also where HAVING leaves none
             return np.arange(min(self._source.cells, 1))
-        rows = self._source.kept
+        rows = self._source.survivors
         if self._record.qualify is not None:
             rows = rows[self._evaluate(self._record.qualify)[rows].astype(bool)]
         return self._sorted(rows, self._record.order)
@@ -365,16 +365,16 @@ class Answer:
         """Lay ends of all cells out by the rows that are shown; None: values as they are."""
         rows = []
         for row in self._rows:
-            shown: dict[str, Any] = {}
+            cells: dict[str, Any] = {}
             for name in self.columns:
                 box = ends[name]
                 if box is None:
-                    shown[name] = self._value(name, row)
+                    cells[name] = self._value(name, row)
                     continue
                 low, high = float(box.low[row]), float(box.high[row])
                 kind = self.moments.get(name)
-                shown[name] = (low, high) if kind is None else _moments.ends(low, high, kind)
-            rows.append(shown)
+                cells[name] = (low, high) if kind is None else _moments.ends(low, high, kind)
+            rows.append(cells)
         return rows
 
     @property
@@ -384,7 +384,7 @@ class Answer:
 
     def _ends(self, name: str, level: float, *, simultaneous: bool) -> Box | None:
         out = next(o.expr for o in self._record.outputs if o.name == name)
-        if not self._read(out):
+        if not self._basis(out):
             return None
         if not simultaneous and self._is_chosen(out) and (bar := self._bar(out)) is not None:
             return bar.ends(level, self._record.cells)
@@ -398,8 +398,10 @@ class Answer:
             # up the same cells share noise
             shared = windows or self._record.levels
             miss = miss / cells if shared else -math.expm1(math.log(level) / cells)
-        used = set(range(len(self._record.formulas))) if simultaneous else outside_windows(out)
-        per = miss / max(self._source.statements(used) + len(windows), 1)
+        statistics = (
+            set(range(len(self._record.formulas))) if simultaneous else outside_windows(out)
+        )
+        per = miss / max(self._source.statements(statistics) + len(windows), 1)
         return _outputs.bounds(out, self._source, 1 - per)
 
     def _bar(self, out: OutputExpr) -> Bar | None:
@@ -436,12 +438,12 @@ class Answer:
         rows = self.to_dicts()
         ends = [] if confidence is None else self.interval(confidence)
         columns: dict[str, list[Any]] = {}
-        taken = set(self.columns)
+        names = set(self.columns)
         for name in self.columns:
             columns[name] = [row[name] for row in rows]
             if ends and isinstance(ends[0][name], tuple):
                 for place, end in enumerate(("low", "high")):
-                    own = _show.unused(f"{name}_{end}", taken)
+                    own = _show.unused(f"{name}_{end}", names)
                     columns[own] = [_show.scalar(row[name][place]) for row in ends]
         return columns
 

@@ -50,9 +50,9 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
     noisy = [n for n in noisy if n not in left_out]
     axis = _axis(values, labels)
     most = _GROUPS if axis is None else _POINTS
-    kept = list(zip(values, ends, strict=True))[:most]
+    rows = list(zip(values, ends, strict=True))[:most]
     others = [n for n in labels if n != axis]
-    data, unknown = _data(kept, answer.totals[:most], noisy, others, axis)
+    data, unknown = _data(rows, answer.totals[:most], noisy, others, axis)
     notes = [f"points with {100 * confidence:.6g} % intervals", *answer.target]
     if len(values) > most:
         notes.append(f"the first {most} of {plural(len(values), 'row')}")
@@ -69,9 +69,9 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
     )
     if dated and noisy:
         spec = _temporal(spec)
-    named = title or answer.question or _described(noisy, labels)
+    heading = title or answer.question or _described(noisy, labels)
     return Chart(
-        _head(named, notes)
+        _head(heading, notes)
         | _panels(data, noisy, spec)
         | {
             "columns": columns,
@@ -80,11 +80,11 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
     )
 
 
-def _head(named: str, notes: Sequence[str]) -> dict[str, Any]:
+def _head(heading: str, notes: Sequence[str]) -> dict[str, Any]:
     """The title, and a line of notes below it."""
     return _vega.chart(
         {
-            "text": _lines(named, 3),
+            "text": _lines(heading, 3),
             "subtitle": _lines("; ".join(notes), 4),
             "anchor": "start",
             "fontSize": 14,
@@ -111,7 +111,7 @@ def _panels(
 def _words(answer: Answer, words: Sequence[str], keys: Sequence[str], title: str | None) -> Chart:
     """Labels that were chosen, where there is no number beside them."""
     values = answer.to_dicts()
-    groups = _named(values[:_GROUPS], answer.totals[:_GROUPS], keys)
+    groups = _group_names(values[:_GROUPS], answer.totals[:_GROUPS], keys)
     data = [
         {"group": group, "column": name, "value": _label(row[name])}
         for group, row in zip(groups, values, strict=False)
@@ -164,7 +164,7 @@ def _label(value: object) -> str:
 
 
 def _data(
-    kept: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
     totals: Sequence[frozenset[str]],
     noisy: Sequence[str],
     others: Sequence[str],
@@ -172,8 +172,8 @@ def _data(
 ) -> tuple[list[dict[str, Any]], int]:
     """Lay out one record for each number, and count those without a finite interval."""
     data, unknown = [], 0
-    groups = _named([row for row, _ in kept], totals, others)
-    for (row, ends), group in zip(kept, groups, strict=True):
+    groups = _group_names([row for row, _ in rows], totals, others)
+    for (row, ends), group in zip(rows, groups, strict=True):
         at = {} if axis is None else {"at": _place(row[axis])}
         for name in noisy:
             value, (low, high) = row[name], ends[name]
@@ -191,7 +191,7 @@ def _data(
 _LABEL: Final = 42
 
 
-def _named(
+def _group_names(
     rows: Sequence[Mapping[str, Any]], totals: Sequence[frozenset[str]], keys: Sequence[str]
 ) -> list[str]:
     """Name the groups; the middle of long labels is left out, where all of them stay different."""

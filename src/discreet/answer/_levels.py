@@ -75,15 +75,15 @@ class Rows:
     @cached_property
     def keys(self) -> Mapping[str, Column]:
         """Values of the keys; NULL where a row adds up over them."""
-        found = {}
+        columns = {}
         for name, column in self._record.keys.items():
             values = [
                 column[cell] if name in level.names else None
                 for level in self.levels
                 for cell in level.first
             ]
-            found[name] = np.array([*values, None], dtype=object)[:-1]
-        return found
+            columns[name] = np.array([*values, None], dtype=object)[:-1]
+        return columns
 
     @property
     def test(self) -> OutputExpr | None:
@@ -91,7 +91,7 @@ class Rows:
         return self._record.having
 
     @cached_property
-    def kept(self) -> NDArray[np.int64]:
+    def survivors(self) -> NDArray[np.int64]:
         """Rows that HAVING keeps."""
         rows = np.arange(self.cells)
         test = self._record.having

@@ -73,7 +73,7 @@ def _spread(values: Column, window: Window, source: Rows) -> Column:
     if window.partition or not _folds.is_whole(window):
         return values
     none = 0.0 if window.op == "COUNT" else np.nan
-    return np.full(source.cells, values[source.kept[0]] if source.kept.size else none)
+    return np.full(source.cells, values[source.survivors[0]] if source.survivors.size else none)
 
 
 def _frames(window: Window, source: Rows) -> Iterator[_windows.Frames]:
@@ -82,7 +82,7 @@ def _frames(window: Window, source: Rows) -> Iterator[_windows.Frames]:
     for out, descending in window.order:
         values = sortable(evaluate(out, source))
         order.append(-values if descending else values)
-    return _windows.frames(window, source.kept, partition, order)
+    return _windows.frames(window, source.survivors, partition, order)
 
 
 def sortable(values: Column) -> Column:
@@ -166,9 +166,9 @@ def _present(out: OutputExpr, source: Rows, level: float) -> Truth:
     """Where an output is not NULL."""
     match out:
         case Apply("case", (test, yes, no)):
-            chosen = truth(test, source, level)
+            choice = truth(test, source, level)
             there = [_present(arg, source, level) for arg in (yes, no)]
-            return (chosen & there[0]) | (~chosen & there[1])
+            return (choice & there[0]) | (~choice & there[1])
         case Apply("null"):
             return Truth.known(np.zeros(source.cells))
         case Apply("nullif" | "coalesce"):
@@ -221,10 +221,10 @@ def _negated(op: str, args: tuple[OutputExpr, ...]) -> OutputExpr:
 def _window(window: Window, source: Rows, level: float) -> Box | None:
     """Range of a window, as one statement about noise."""
     whole = _folds.is_whole(window)
-    used = statistics_of(window)
+    statistics = statistics_of(window)
     if whole and source.test is not None:
-        used = used | statistics_of(source.test)
-    if not used:
+        statistics = statistics | statistics_of(source.test)
+    if not statistics:
         return _exact(evaluate(window, source))
     parts = list(_frames(window, source))
     narrow = _added(window, source, parts, level)
@@ -232,7 +232,7 @@ def _window(window: Window, source: Rows, level: float) -> Box | None:
         return narrow
     # boxes of all rows at once, unless one row is read whatever the noise
     rows = 1 if window.op in _windows.NEIGHBOURS and _public(window) else source.cells
-    each = 1 - (1 - level) / max(source.statements(used) * rows, 1)
+    each = 1 - (1 - level) / max(source.statements(statistics) * rows, 1)
     if whole:
         return _fold(window, source, each)
     boxes = [bounds(a, source, each) for a in window.args]
@@ -269,10 +269,10 @@ def _added(window: Window, source: Rows, parts: list[_windows.Frames], level: fl
     arg = window.args[0] if window.op in ("SUM", "AVG") and _public(window) else None
     if not isinstance(arg, StatisticValue):
         return None
-    found = source.added(arg.index)
-    if found is None:
+    pair = source.added(arg.index)
+    if pair is None:
         return None
-    law, step = found
+    law, step = pair
     half = np.full(source.cells, np.nan)
     for f in parts:
         terms = f.stop - f.start
@@ -319,10 +319,10 @@ def _remainder_box(a: Box, b: Box) -> Box:
     most = np.maximum(np.abs(b.low), np.abs(b.high))
     wide = Box(np.where(a.low < 0, -most, 0.0), np.where(a.high > 0, most, 0.0))
     one = (times.low == times.high) & (b.low == b.high) & (b.low != 0)
-    taken = np.where(one, times.low, 0.0) * b.low
+    multiple = np.where(one, times.low, 0.0) * b.low
     never = b.low * b.high <= 0  # it may be NULL
-    low = np.where(one, a.low - taken, np.where(never, -np.inf, wide.low))
-    return Box(low, np.where(one, a.high - taken, np.where(never, np.inf, wide.high)))
+    low = np.where(one, a.low - multiple, np.where(never, -np.inf, wide.low))
+    return Box(low, np.where(one, a.high - multiple, np.where(never, np.inf, wide.high)))
 
 
 def _absolute_box(a: Box) -> Box:
@@ -340,8 +340,8 @@ def _rounded(a: Column, digits: Column | None = None) -> Column:
     # what is infinite, or has no digits left to round, stays as it is
     with np.errstate(invalid="ignore"):
         whole = whole + np.where(np.abs(scaled - whole) >= 0.5, np.sign(scaled), 0.0)
-    found = whole / unit if places >= 0 else whole * unit
-    return np.where(np.abs(scaled) < 2.0**52, found, a)
+    nearest = whole / unit if places >= 0 else whole * unit
+    return np.where(np.abs(scaled) < 2.0**52, nearest, a)
 
 
 def _rounded_box(a: Box, digits: Box | None = None) -> Box:
@@ -371,7 +371,7 @@ def _filled(a: Column, b: Column) -> Column:
     return np.where(np.isnan(a), b, a)
 
 
-def _chosen(test: Column, yes: Column, no: Column) -> Column:
+def _case(test: Column, yes: Column, no: Column) -> Column:
     if yes.dtype != no.dtype:  # NULL beside numbers
         yes, no = (np.full(1, np.nan) if v.dtype == object else v for v in (yes, no))
     return np.where(test.astype(bool), yes, no)
@@ -383,9 +383,9 @@ def _test(compare: np.ufunc) -> Callable[..., Column]:
     def test(a: Column, b: Column) -> Column:
         left, right = np.broadcast_arrays(a, b)
         there = ~(_missing(left) | _missing(right))
-        found = np.zeros(left.shape, dtype=bool)
-        found[there] = compare(left[there], right[there])
-        return found
+        truth = np.zeros(left.shape, dtype=bool)
+        truth[there] = compare(left[there], right[there])
+        return truth
 
     return test
 
@@ -425,7 +425,7 @@ OPERATIONS: Final = {
         2, 2, _filled, lambda a, b: Box(_filled(a.low, b.low), _filled(a.high, b.high))
     ),
     "nullif": Operation(2, 2, lambda a, b: np.where(a == b, np.nan, a), lambda a, _: a),
-    "case": Operation(3, 3, _chosen),
+    "case": Operation(3, 3, _case),
     "not": Operation(1, 1, lambda a: ~(_missing(a) | a.astype(bool))),
     "and": Operation(1, 10_000, lambda *values: np.logical_and.reduce(values)),
     "or": Operation(1, 10_000, lambda *values: np.logical_or.reduce(values)),

@@ -187,10 +187,10 @@ def _read(data: Mapping[str, Any]) -> Record:
     )
 
 
-def _kind(name: object, known: Mapping[str, Any], what: str) -> Any:
-    if str(name) not in known:
+def _kind(name: object, kinds: Mapping[str, Any], what: str) -> Any:
+    if str(name) not in kinds:
         raise damaged(f"it holds an unknown {what} {str(name)[:40]!r}")
-    return known[str(name)]
+    return kinds[str(name)]
 
 
 def _decode(data: Any, depth: int = 0) -> Any:

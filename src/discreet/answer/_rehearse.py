@@ -45,7 +45,7 @@ class _Sample(Rows):
     def __init__(self, shape: _Shape, *, empty: bool) -> None:
         self._shape = shape
         self.cells = _CELLS
-        self.kept = np.arange(0 if empty else _CELLS)
+        self.survivors = np.arange(0 if empty else _CELLS)
         # ends of each key's range, and NULL
         self.keys = {name: _column(ends) for name, ends in shape.keys}
 

@@ -91,12 +91,12 @@ class Bar:
         if not self.shortens(level, cells):
             return Box(low * self.step, high * self.step)
         reach = _all_at_once(self.law, 1 - SHARE * alpha, cells)
-        found: dict[tuple[int, int], tuple[int, int]] = {}
+        memo: dict[tuple[int, int], tuple[int, int]] = {}
         for row, bar in zip(self.rows, self.bars, strict=True):
             y = self.sign * int(self.numbers.values[row])
-            if (pair := (y, bar)) not in found:
-                found[pair] = _given(y, bar, self.law, (1 - SHARE) * alpha, reach)
-            ends = sorted(self.sign * end for end in found[pair])
+            if (pair := (y, bar)) not in memo:
+                memo[pair] = _conditional(y, bar, self.law, (1 - SHARE) * alpha, reach)
+            ends = sorted(self.sign * end for end in memo[pair])
             low[row], high[row] = ends
         return Box(low * self.step, high * self.step)
 
@@ -107,7 +107,7 @@ def _all_at_once(law: Law, level: float, cells: int) -> int:
     return int(law.interval(each).high)
 
 
-def _given(y: int, bar: int, law: Law, error: float, reach: int) -> tuple[int, int]:
+def _conditional(y: int, bar: int, law: Law, error: float, reach: int) -> tuple[int, int]:
     """Exact integers within reach of y that y does not contradict, given y ≥ bar."""
     bottom, top = y - reach, y + reach
 
@@ -171,10 +171,10 @@ def bar_of(record: Record, out: OutputExpr, passing: Ints, ranks: Ints) -> Bar |
 def _total(record: Record, out: OutputExpr) -> Total | None:
     """The formula of an output that shows noisy integers of one part, up to a positive step."""
     formula = record.formulas[out.index] if isinstance(out, StatisticValue) else None
-    found = None if formula is None else formula.combination
-    if found is None or len(found) != 1:
+    combination = None if formula is None else formula.combination
+    if combination is None or len(combination) != 1:
         return None
-    ((vector, step),) = found.items()
+    ((vector, step),) = combination.items()
     return Total(vector, step) if step > 0 else None
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Row = list[str]
 
-SHOWN = 30
+MOST_ROWS = 30
 """Rows printed before a table is cut."""
 
 UNDETERMINED = "not determined at this ε"
@@ -41,15 +41,15 @@ def scalar(value: Any) -> Any:
     return value
 
 
-def unused(name: str, taken: set[str]) -> str:
+def unused(name: str, names: set[str]) -> str:
     """Take a name for one more column; where somebody's column has it, it gets another end.
 
     >>> unused("n_low", {"n", "n_low"})
     'n_low_'
     """
-    while name in taken:
+    while name in names:
         name += "_"
-    taken.add(name)
+    names.add(name)
     return name
 
 
@@ -69,8 +69,8 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
     if isinstance(value, str):
         return visible(value)
     if isinstance(low, dt.date) or isinstance(high, dt.date) or low is high is None:
-        shown = "NULL" if value is None else str(value)
-        return shown if low is high is None else f"{shown} [{low or '?'}, {high or '?'}]"
+        text = "NULL" if value is None else str(value)
+        return text if low is high is None else f"{text} [{low or '?'}, {high or '?'}]"
     if exact:
         return "NULL" if value is None else f"{number(float(value))} (exact)"
     if math.isnan(low) or math.isnan(high):  # a chosen value has no interval, and may be a number
@@ -85,10 +85,10 @@ def cell(value: Any, ends: Any, *, exact: bool = False) -> str:
         return f"{number(float(value))} {interval(low, high)}"
     # what ROUND has cut is not padded again
     most = max(_decimals(float(x)) for x in (value, low, high))
-    shown = number(float(value), margin, most)
+    text = number(float(value), margin, most)
     if math.isclose(float(value) - low, high - float(value), rel_tol=1e-6, abs_tol=1e-9):
-        return f"{shown} ± {number(margin, margin, most)}"
-    return f"{shown} {interval(float(low), float(high), margin, most)}"
+        return f"{text} ± {number(margin, margin, most)}"
+    return f"{text} {interval(float(low), float(high), margin, most)}"
 
 
 def cells(answer: Answer, ends: Sequence[Mapping[str, Any]], most: int | None = None) -> list[Row]:
@@ -111,7 +111,7 @@ def _decimals(value: float) -> int:
 
 def _table(answer: Answer) -> tuple[list[str], list[Row], str]:
     """Header and rows, and what stands below them."""
-    rows = cells(answer, answer.interval(0.95), SHOWN)
+    rows = cells(answer, answer.interval(0.95), MOST_ROWS)
     hidden = any(c.startswith((UNDETERMINED, "NULL [")) for row in rows for c in row)
     return [visible(name) for name in answer.columns], rows, footer(answer, undetermined=hidden)
 
@@ -140,10 +140,10 @@ def _amount(value: Fraction) -> str:
 
 def footer(answer: Answer, level: str = "95 %", *, undetermined: bool = False) -> str:
     """Say cost, what is left and what the margins mean: `level` is theirs."""
-    paid = f"cost {price(answer.cost, answer.left)}"
+    words = f"cost {price(answer.cost, answer.left)}"
     if answer.cached:
-        paid = "stored answer, free of charge"
-    parts = [f"± at {level}", paid]
+        words = "stored answer, free of charge"
+    parts = [f"± at {level}", words]
     if answer.left:
         parts.append(answer.left)
     if answer.dummy:
@@ -176,15 +176,15 @@ def text(answer: Answer) -> str:
     numeric = _numeric(header, rows)
 
     def line(cells: list[str]) -> str:
-        done = [
+        fields = [
             c.rjust(w) if right else c.ljust(w)
             for c, w, right in zip(cells, widths, numeric, strict=True)
         ]
-        return "  ".join(done).rstrip()
+        return "  ".join(fields).rstrip()
 
     body = [line(header), "  ".join("─" * w for w in widths), *map(line, rows)]
-    if len(answer) > SHOWN:
-        body.append(f"… {len(answer) - SHOWN} more rows")
+    if len(answer) > MOST_ROWS:
+        body.append(f"… {len(answer) - MOST_ROWS} more rows")
     return "\n".join([*body, below])
 
 
@@ -218,7 +218,7 @@ def html(answer: Answer) -> str:
         return f"<tr>{inner}</tr>"
 
     head, body = line(header, "th"), "".join(line(row, "td") for row in rows)
-    if len(answer) > SHOWN:
-        body += f'<tr><td colspan="{len(header)}">… {len(answer) - SHOWN} more rows</td></tr>'
+    if len(answer) > MOST_ROWS:
+        body += f'<tr><td colspan="{len(header)}">… {len(answer) - MOST_ROWS} more rows</td></tr>'
     foot = "<br>".join(_html.escape(line) for line in below.split("\n"))
     return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p><small>{foot}</small></p>"

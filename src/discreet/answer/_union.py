@@ -87,8 +87,8 @@ class Union(Answer):
         """Columns whose noise helped to choose the rows that are shown."""
         if self._cut:
             return tuple(self.columns)
-        named = [self.columns[b.columns.index(n)] for b in self.branches for n in b.chosen]
-        return tuple(dict.fromkeys(named))
+        names = [self.columns[b.columns.index(n)] for b in self.branches for n in b.chosen]
+        return tuple(dict.fromkeys(names))
 
     @property
     def selection(self) -> str | None:
@@ -104,13 +104,13 @@ class Union(Answer):
         return frozenset(self.columns[i] for i in set.intersection(*places))
 
     def __len__(self) -> int:
-        return len(self._shown)
+        return len(self._places)
 
     @property
     def rolled_up(self) -> list[frozenset[str]]:
         """Columns in which each row stands for all values of a key of its branch."""
         below = [[b.columns.index(n) for n in row] for b in self.branches for row in b.rolled_up]
-        return [frozenset(self.columns[i] for i in below[place]) for place in self._shown]
+        return [frozenset(self.columns[i] for i in below[place]) for place in self._places]
 
     @property
     def _cut(self) -> bool:
@@ -123,7 +123,7 @@ class Union(Answer):
         return [list(row.values()) for b in self.branches for row in b.to_dicts()]
 
     @cached_property
-    def _shown(self) -> list[int]:
+    def _places(self) -> list[int]:
         """Rows of the union, in order."""
         places = np.arange(len(self._below))
         for column, descending in reversed(self._order):
@@ -133,7 +133,7 @@ class Union(Answer):
         return [int(i) for i in places][: self._limit]
 
     def _rows_of(self, below: Sequence[Sequence[Any]]) -> Iterator[Row]:
-        for place in self._shown:
+        for place in self._places:
             yield dict(zip(self.columns, below[place], strict=True))
 
     def to_dicts(self) -> list[Row]:

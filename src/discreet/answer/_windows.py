@@ -148,18 +148,18 @@ SHIFTS: Final = {"LAG": 1, "LEAD": -1}
 """Functions of another row, and the direction in which it lies."""
 
 
-_Shown = Callable[[Column, int, int], Column]
+_Figure = Callable[[Column, int, int], Column]
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
     """A function of a row's place: the place, and what is shown of it.
 
-    ``shown`` takes places from 1, the partition's size and the number of tiles; it is monotone.
+    ``figure`` takes places from 1, the partition's size and the number of tiles; it is monotone.
     """
 
     place: Callable[[Frames], Column]
-    shown: _Shown = lambda place, *_: place
+    figure: _Figure = lambda place, *_: place
 
 
 def _tile(place: Column, size: int, tiles: int) -> Column:
@@ -195,7 +195,7 @@ def value(window: Window, args: Sequence[Column], parts: Sequence[Frames], cells
     for f in parts:
         if window.op in RANKS:
             rank = RANKS[window.op]
-            out[f.rows] = rank.shown(rank.place(f), f.size, _tiles(window))
+            out[f.rows] = rank.figure(rank.place(f), f.size, _tiles(window))
         elif window.op in SHIFTS:
             by = int(_constant(window, 1, 1)) * SHIFTS[window.op]
             x = np.asarray(args[0][f.rows], dtype=np.float64)
@@ -208,8 +208,8 @@ def value(window: Window, args: Sequence[Column], parts: Sequence[Frames], cells
 
 def _constant(window: Window, place: int, default: float) -> float:
     """A constant among the arguments."""
-    given = window.args[place] if place < len(window.args) else None
-    return float(given.value) if isinstance(given, Number) else default
+    arg = window.args[place] if place < len(window.args) else None
+    return float(arg.value) if isinstance(arg, Number) else default
 
 
 def _tiles(window: Window) -> int:
@@ -257,7 +257,7 @@ def _ranks(window: Window, by: Box | None, parts: Sequence[Frames], cells: int) 
             ends = np.ones(f.size), np.full(f.size, f.size)
         else:
             ends = _places(by, f, dense=window.op == "DENSE_RANK")
-        low[f.rows], high[f.rows] = (rank.shown(end, f.size, tiles) for end in ends)
+        low[f.rows], high[f.rows] = (rank.figure(end, f.size, tiles) for end in ends)
     return Box(low, high)
 
 
@@ -274,10 +274,10 @@ def _places(by: Box, f: Frames, *, dense: bool) -> tuple[Column, Column]:
 def half_widths(law: noise.Law, level: float, terms: Places) -> Column:
     """Half-widths of the noise in sums of so many cells; of many, that of a few more."""
     rounded = [_rounded(int(k)) for k in terms]
-    known = {0: 0.0, 1: float(law.interval(level).high)}
+    widths = {0: 0.0, 1: float(law.interval(level).high)}
     for k in set(rounded) - {0, 1}:
-        known[k] = float(noise.sum_of([law], [k]).interval(level).high)
-    return np.array([known[k] for k in rounded])
+        widths[k] = float(noise.sum_of([law], [k]).interval(level).high)
+    return np.array([widths[k] for k in rounded])
 
 
 def _rounded(terms: int) -> int:

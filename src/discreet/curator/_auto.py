@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _SHARE: Final = Fraction(1, 5)
 """What the choice gets of the price."""
 
-_HIDDEN: Final = 0.7
+_EMPTY: Final = 0.7
 """Units that noise hides on average in a bucket that looks empty, in its deviations (Laplace)."""
 
 
@@ -85,13 +85,13 @@ def priced(curator: Curator, query: Query, offer: Ask, limits: str | None) -> Ch
             f"limits= takes 'auto', or nothing for the policy's own, not {limits!r}",
             hint=Hint("limits", "auto"),
         )
-    paid = {n: v for n in ("epsilon", "rho") if (v := getattr(offer, n)) is not None}
-    if not paid:
+    prices = {n: v for n in ("epsilon", "rho") if (v := getattr(offer, n)) is not None}
+    if not prices:
         raise ParameterError(
             "choosing a limit costs something: state the price of the whole question, not within=",
             hint=Hint("epsilon", "0.5"),
         )
-    ((currency, price),) = paid.items()
+    ((currency, price),) = prices.items()
     if currency == "rho" and curator.policy.budget.accounting == "approx":
         # each of the two runs would become (ε, δ) of its own, and cost more than was offered
         raise ParameterError(
@@ -113,7 +113,7 @@ def priced(curator: Curator, query: Query, offer: Ask, limits: str | None) -> Ch
     return Choice(histogram, plan, first, rest, currency, limit, least, most)
 
 
-def chosen(
+def choose(
     curator: Curator, query: Query, offer: Ask, limits: str | None, *, key: str | None, fresh: bool
 ) -> tuple[Query, Ask, tuple[str, ...]]:
     """Buy the histogram; return the question under the limit, what is left to pay, and words."""
@@ -127,14 +127,14 @@ def chosen(
         raise BudgetExceededError(refused)
     name = None if key is None else f"{key} (limit)"
     answer = curator._ask(choice.histogram, choice.first, key=name, fresh=fresh)  # noqa: SLF001 - part of it
-    found = Coverage(answer, choice.limit, choice.least, choice.most)
+    coverage = Coverage(answer, choice.limit, choice.least, choice.most)
     in_epsilon = choice.currency == "epsilon"
     left = float(getattr(choice.rest, choice.currency))
     off = 2 / left**2 if in_epsilon else 1 / (2 * left)
-    found = replace(found, limit=best_limit(found, off))
-    paid = f"{'ε' if in_epsilon else 'ρ'} {show(choice.cost)}"
-    words = f"that limit chosen privately, for {paid} more: {_losses(found, choice.limit)}"
-    limited = replace(query, limits=replace(query.limits, rows=found.limit))
+    coverage = replace(coverage, limit=best_limit(coverage, off))
+    cost = f"{'ε' if in_epsilon else 'ρ'} {show(choice.cost)}"
+    words = f"that limit chosen privately, for {cost} more: {_losses(coverage, choice.limit)}"
+    limited = replace(query, limits=replace(query.limits, rows=coverage.limit))
     return limited, choice.rest, (words,)
 
 
@@ -144,40 +144,42 @@ def check_alone(limits: str | None) -> None:
         raise ParameterError("limits are chosen for one question, not for several")
 
 
-def best_limit(found: Coverage, variance: float) -> int:
+def best_limit(coverage: Coverage, variance: float) -> int:
     """Limit of least predicted error, given the variance of a noisy count of units."""
     # of equal ones the largest: where nothing is known, the policy's own
     return min(
-        sorted(found.most, reverse=True),
-        key=lambda c: rows_lost(found, c) ** 2 + variance * c**2,
+        sorted(coverage.most, reverse=True),
+        key=lambda c: rows_lost(coverage, c) ** 2 + variance * c**2,
     )
 
 
-def rows_lost(found: Coverage, limit: int) -> float:
+def rows_lost(coverage: Coverage, limit: int) -> float:
     """Predict how many rows a limit drops of those that the policy's keeps."""
-    units = [float(row["units"]) for row in found.answer.to_dicts()]
-    sure = [i for i, n in enumerate(found.certain_units()) if n]
+    units = [float(row["units"]) for row in coverage.answer.to_dicts()]
+    sure = [i for i, n in enumerate(coverage.certain_units()) if n]
     if not sure:
-        return math.inf if limit < found.most[-1] else 0.0
+        return math.inf if limit < coverage.most[-1] else 0.0
     last = sure[-1]
-    lost = [max(math.sqrt(a * b) - limit, 0) for a, b in zip(found.least, found.most, strict=True)]
-    seen = sum(n * w for n, w in zip(units[: last + 1], lost, strict=False))
-    rest = lost[last + 1 :]
-    hidden = sum(n * w for n, w in zip(units[last + 1 :], rest, strict=True))
-    if hidden < found.deviation * math.hypot(*rest):
-        hidden = 0.0
-    tail = sum(n * w for n, w in zip(_tail(found, units, sure), rest, strict=True))
-    return max(seen, 0.0) + max(hidden, tail)
+    losses = [
+        max(math.sqrt(a * b) - limit, 0) for a, b in zip(coverage.least, coverage.most, strict=True)
+    ]
+    visible = sum(n * w for n, w in zip(units[: last + 1], losses, strict=False))
+    rest = losses[last + 1 :]
+    beyond = sum(n * w for n, w in zip(units[last + 1 :], rest, strict=True))
+    if beyond < coverage.deviation * math.hypot(*rest):
+        beyond = 0.0
+    tail = sum(n * w for n, w in zip(_tail(coverage, units, sure), rest, strict=True))
+    return max(visible, 0.0) + max(beyond, tail)
 
 
-def _tail(found: Coverage, units: Sequence[float], sure: Sequence[int]) -> list[float]:
+def _tail(coverage: Coverage, units: Sequence[float], sure: Sequence[int]) -> list[float]:
     """Units predicted in the buckets beyond those that stand out of the noise."""
-    last, possible = sure[-1], found.possible_units()
+    last, possible = sure[-1], coverage.possible_units()
     before, fall, tail = units[last], _fall(units, sure), []
     for n, most in zip(units[last + 1 :], possible[last + 1 :], strict=True):
         predicted = before * fall
         if predicted > most:
-            predicted = min(max(n, 0.0) + _HIDDEN * found.deviation, most)
+            predicted = min(max(n, 0.0) + _EMPTY * coverage.deviation, most)
             fall = predicted / before
         tail.append(predicted)
         before = predicted
@@ -192,7 +194,7 @@ def _fall(units: Sequence[float], sure: Sequence[int]) -> float:
     return float(min((units[last] / units[before]) ** (1 / (last - before)), 1))
 
 
-def most_lost(found: Coverage, confidence: float = 0.95) -> float:
+def most_lost(coverage: Coverage, confidence: float = 0.95) -> float:
     """Bound the share of rows that the limit drops of those that the policy's keeps.
 
     Of the rows lost the upper end, every unit at the end of its bucket; of the rows kept the lower
@@ -200,23 +202,23 @@ def most_lost(found: Coverage, confidence: float = 0.95) -> float:
     """
     from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
-    released = inference.combine(inference.noisy(found.answer.record(), "units"))
-    lost = [max(b - found.limit, 0) for b in found.most]
-    kept = [min(a, found.limit) for a in found.least]
+    released = inference.combine(inference.noisy(coverage.answer.record(), "units"))
+    losses = [max(b - coverage.limit, 0) for b in coverage.most]
+    rest = [min(a, coverage.limit) for a in coverage.least]
     # the noise of a weighted sum is simulated: with a seed, one answer always says the same
-    high = float(released.estimate(lost).interval(confidence, rng=0).high)
-    low = float(released.estimate(kept).interval(confidence, rng=0).low)
+    high = float(released.estimate(losses).interval(confidence, rng=0).high)
+    low = float(released.estimate(rest).interval(confidence, rng=0).low)
     return max(high, 0.0) / (max(high, 0.0) + low) if low > 0 else 1.0
 
 
-def _losses(found: Coverage, policy: int) -> str:
+def _losses(coverage: Coverage, policy: int) -> str:
     """Say what the chosen limit loses, beside the policy's."""
-    if found.limit == policy:
+    if coverage.limit == policy:
         return "the policy's own"
-    lost = rows_lost(found, found.limit)
-    units = zip(found.certain_units(), found.least, found.most, strict=True)
-    kept = sum(n * min(math.sqrt(a * b), found.limit) for n, a, b in units)
+    loss = rows_lost(coverage, coverage.limit)
+    units = zip(coverage.certain_units(), coverage.least, coverage.most, strict=True)
+    rest = sum(n * min(math.sqrt(a * b), coverage.limit) for n, a, b in units)
     return (
-        f"of the rows that {policy} would keep about {lost / (lost + kept):.1%} lost if the tail "
-        f"falls on as it does, at most {most_lost(found):.0%} in any case (95 %)"
+        f"of the rows that {policy} would keep about {loss / (loss + rest):.1%} lost if the tail "
+        f"falls on as it does, at most {most_lost(coverage):.0%} in any case (95 %)"
     )

@@ -193,8 +193,8 @@ class Batch:
         confidence: Number = 0.95,
     ) -> Pending:
         """Add a question that was read under the curator's own policy, and by nobody else."""
-        asked = with_null_groups(query) if self._nulls else query
-        lowered = self._curator._lowered(asked)  # noqa: SLF001 - as above
+        question = with_null_groups(query) if self._nulls else query
+        lowered = self._curator._lowered(question)  # noqa: SLF001 - as above
         part = _exact.positive(_exact.decimal(weight, "weight"), "weight")
         if not Fraction(1, _HEAVIEST) <= part <= _HEAVIEST:
             raise ParameterError(
@@ -244,8 +244,8 @@ class Batch:
         """
         from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
-        asked = [(q.lowered.query, q.pending.answer) for q in self._questions]
-        return inference.consistent(asked)
+        pairs = [(q.lowered.query, q.pending.answer) for q in self._questions]
+        return inference.consistent(pairs)
 
     @property
     def _fixed(self) -> tuple[_Question, ...]:
@@ -302,11 +302,11 @@ class Batch:
         smooth = all(part.gaussian for q in questions for part in q.lowered.parts)
         if smooth and (rho or self._delta is not None):
             kinds = ("laplace", "gaussian")
-        found = []
+        candidates = []
         for kind in kinds:
             plans = [_meeting(question, kind, each) for question in questions]
-            found.append((plans, self._composed(together(plans, groups))))
-        return min(found, key=lambda pair: pair[1].rho if rho else pair[1].epsilon)
+            candidates.append((plans, self._composed(together(plans, groups))))
+        return min(candidates, key=lambda pair: pair[1].rho if rho else pair[1].epsilon)
 
     def _composed(self, units: Units) -> Cost:
         """What losses cost: their sum, or the least ε at which they fit δ."""
@@ -372,9 +372,9 @@ class Batch:
             # what Gaussian noise on real numbers would need; on integers it is a hair more
             most = 1 / (2 * Fraction(gaussian_sigma(1, self._epsilon, left)) ** 2)
             for less in (12, 9, 6):
-                found = plans(most * (1 - Fraction(1, 2**less)))
-                if self._fits(found, groups):
-                    return found
+                candidate = plans(most * (1 - Fraction(1, 2**less)))
+                if self._fits(candidate, groups):
+                    return candidate
         # choices and disjoint questions are composed by their ρ
         fine = Fraction(1, 2**60)
         _, over = turning(lambda r: Zcdp(r * fine).delta(self._epsilon) > left, 1, 2**70)

@@ -39,10 +39,10 @@ class Budget:
 
     def __repr__(self) -> str:
         who = f" of {self.analyst}" if self.analyst else ""
-        said = f"budget{who}, {self.table.accounting} accounting: {self.shown}"
+        text = f"budget{who}, {self.table.accounting} accounting: {self.shown}"
         if self.held:
-            said += f"; ε {short(self.held)} is set aside for questions that wait for an owner"
-        return said
+            text += f"; ε {short(self.held)} is set aside for questions that wait for an owner"
+        return text
 
 
 def describe_balance(balances: tuple[Balance, Balance], cost: Cost | None = None) -> str:

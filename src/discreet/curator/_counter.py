@@ -89,7 +89,7 @@ class Counter:
 
     def left(self, analyst: str) -> str:
         """Say what is left for one analyst, every currency once."""
-        return self._for(analyst)._left()  # noqa: SLF001 - same package
+        return self._for(analyst)._balance_words()  # noqa: SLF001 - same package
 
     def batch(
         self,
@@ -123,38 +123,38 @@ class Counter:
             raise _hinted(own, bill, refused) from None
 
     def refused(
-        self, bill: Bill, analyst: str, held: Sequence[tuple[str, Cost]] = ()
+        self, bill: Bill, analyst: str, waiting: Sequence[tuple[str, Cost]] = ()
     ) -> DiscreetError | None:
         """Say what paying a bill would be refused with now; None: it would be debited.
 
-        With `held`, what these analysts wait to pay counts as paid.
+        With `waiting`, what these analysts wait to pay counts as paid.
         """
         own, ledger = self._for(analyst), self.ledger
         assert isinstance(ledger, ChainedLedger)
         job = _stored.job(bill.plans, bill.cost, _elsewhere)
-        found = refuses(ledger.state, own._road.entry(job), held)  # noqa: SLF001 - as above
-        return _hinted(own, bill, found) if isinstance(found, BudgetExceededError) else found
+        error = refuses(ledger.state, own._road.entry(job), waiting)  # noqa: SLF001 - as above
+        return _hinted(own, bill, error) if isinstance(error, BudgetExceededError) else error
 
     def stored(self, bill: Bill, analyst: str, *, key: str | None) -> Paid | None:
         """Give the answer that an equal question has, without writing anything."""
         own = self._for(analyst)
         job = _stored.job(bill.plans, bill.cost, _elsewhere)
-        return own._road.stored(job, key=key)  # noqa: SLF001 - as above
+        return own._road.find(job, key=key)  # noqa: SLF001 - as above
 
     def shaped(self, text: str, bill: Bill) -> str:
         """Write a stored outcome as a question wants it that measures the same."""
         return _stored.write(_stored.restore(text, bill.plans))
 
-    def meter(self, paid: Paid) -> None:
+    def meter(self, purchase: Paid) -> None:
         """Debit the least price for one more run under a debit; see :meth:`Road.meter`."""
-        self._for(paid.entry.analyst)._road.meter(paid)  # noqa: SLF001 - same package
+        self._for(purchase.entry.analyst)._road.meter(purchase)  # noqa: SLF001 - same package
 
-    def settle(self, paid: Paid, text: str | None) -> Outcome:
+    def settle(self, purchase: Paid, text: str | None) -> Outcome:
         """Store the outcome of a run (None: it failed); give what is stored."""
         try:
-            return settle(self.ledger, paid.receipt, text)
+            return settle(self.ledger, purchase.receipt, text)
         finally:
-            leave(paid)
+            leave(purchase)
 
     def _for(self, analyst: str | None) -> Curator:
         """Give the same curator on behalf of somebody."""
@@ -171,14 +171,14 @@ def run_bill(plans: Sequence[Plan], engine: engines.Engine, policy: pol.Policy) 
 
 
 def read_outcome(
-    text: str, *, kinds: Sequence[Mapping[str, str]] = (), **shown: Any
+    text: str, *, kinds: Sequence[Mapping[str, str]] = (), **terms: Any
 ) -> list[Answer]:
     """Read a stored outcome; without the `kinds` of its keys, dates stay the texts of JSON."""
     records = _stored.load(text)
-    known = [*kinds, *[{}] * (len(records) - len(kinds))]
+    types = [*kinds, *[{}] * (len(records) - len(kinds))]
     return [
-        Answer(_stored.typed(record, kind), **shown)
-        for record, kind in zip(records, known, strict=True)
+        Answer(_stored.typed(record, kind), **terms)
+        for record, kind in zip(records, types, strict=True)
     ]
 
 

@@ -66,8 +66,8 @@ class Coverage:
 
     def units_cut(self, confidence: Number = 0.95) -> tuple[float, float, float]:
         """Share of units that lose rows: estimate and both ends."""
-        cut = [int(a > self.limit) for a in self.least]
-        return self._share([cut] * 3, [[1 - c for c in cut]] * 3, confidence)
+        flags = [int(a > self.limit) for a in self.least]
+        return self._share([flags] * 3, [[1 - c for c in flags]] * 3, confidence)
 
     def rows_lost(self, confidence: Number = 0.95) -> tuple[float, float, float]:
         """Share of rows that the limit drops: estimate and both ends.
@@ -76,9 +76,9 @@ class Coverage:
         bucket has no upper edge: the high end assumes that nobody has more than ``most[-1]`` rows.
         """
         ends = [(a, math.sqrt(a * b), b) for a, b in zip(self.least, self.most, strict=True)]
-        lost = [[max(n - self.limit, 0) for n in each] for each in ends]
-        kept = [[min(n, self.limit) for n in each] for each in ends]
-        columns = [list(zip(*each, strict=True)) for each in (lost, kept)]
+        losses = [[max(n - self.limit, 0) for n in each] for each in ends]
+        rest = [[min(n, self.limit) for n in each] for each in ends]
+        columns = [list(zip(*each, strict=True)) for each in (losses, rest)]
         return self._share(columns[0], columns[1], confidence)
 
     def certain_units(self, level: float = 0.95) -> list[float]:
@@ -103,28 +103,31 @@ class Coverage:
 
     def _share(
         self,
-        lost: Sequence[Sequence[float]],
-        kept: Sequence[Sequence[float]],
+        losses: Sequence[Sequence[float]],
+        remainders: Sequence[Sequence[float]],
         confidence: Number,
     ) -> tuple[float, float, float]:
-        """Lost over lost and kept: least, middle and most of either in each bucket.
+        """Losses over losses and remainders: least, middle and most of either in each bucket.
 
-        It grows in what is lost and falls in what is kept, so the low end takes the least
-        that is lost with the most that is kept.
+        It grows in losses and falls in remainders, so the low end takes the least losses
+        and the largest remainders.
         """
         level = _exact.confidence(confidence)
         boxes, values = self._boxes(level), self.certain_units(level)
 
-        def share(lost: float, rest: float) -> float:
-            return lost / (lost + rest) if lost + rest > 0 else 0.0
+        def share(loss: float, rest: float) -> float:
+            return loss / (loss + rest) if loss + rest > 0 else 0.0
 
         def total(weights: Sequence[float], end: int) -> float:
             pairs = zip(weights, boxes, strict=True)
             return float(sum(w * max(box[end], 0) for w, box in pairs))
 
-        middle = [sum(w * v for w, v in zip(each[1], values, strict=True)) for each in (lost, kept)]
-        low = share(total(lost[0], 0), total(kept[2], 1))
-        return share(*middle), low, share(total(lost[2], 1), total(kept[0], 0))
+        middle = [
+            sum(w * v for w, v in zip(each[1], values, strict=True))
+            for each in (losses, remainders)
+        ]
+        low = share(total(losses[0], 0), total(remainders[2], 1))
+        return share(*middle), low, share(total(losses[2], 1), total(remainders[0], 0))
 
     def __repr__(self) -> str:
         units, rows = self.units_cut(), self.rows_lost()
@@ -137,23 +140,27 @@ class Coverage:
 
 
 def coverage_query(
-    curator: Curator, asked: Query, *, beyond: bool = True
+    curator: Curator, question: Query, *, beyond: bool = True
 ) -> tuple[Query, int, tuple[int, ...], tuple[int, ...]]:
     """Build the question about rows per unit that another question's limits cut.
 
     With `beyond` there are buckets above the limit. Without, the last bucket takes whoever has
     more, as the limit does: to choose a smaller one, a single noisy number of them is better.
     """
-    unit = curator._lowered(asked).aggregates[0].unit  # noqa: SLF001 - part of it
-    limit = asked.limits.rows
+    unit = curator._lowered(question).aggregates[0].unit  # noqa: SLF001 - part of it
+    limit = question.limits.rows
     if unit is None:
         raise ParameterError("each row is a unit of its own here: no limit drops any row")
-    if limit is None or asked.limits.groups is not None or asked.limits.rows_per_group is not None:
+    if (
+        limit is None
+        or question.limits.groups is not None
+        or question.limits.rows_per_group is not None
+    ):
         raise ParameterError(
             "what limits per group leave out is not measured yet; only a limit of rows per unit is",
             hint="SELECT COUNT(*) AS n FROM …",
         )
-    if isinstance(asked.relation, PerUnit):
+    if isinstance(question.relation, PerUnit):
         raise QueryError(
             "this question has one row for each unit already", hint="SELECT COUNT(*) AS n FROM …"
         )
@@ -164,8 +171,8 @@ def coverage_query(
     bucket = expr.Bucket(expr.Column("rows", rows.type), edges)
     codes = tuple(range(bucket.type.lo, bucket.type.hi + 1))
     query = replace(
-        asked,
-        relation=PerUnit(asked.relation, (), (("rows", rows),)),
+        question,
+        relation=PerUnit(question.relation, (), (("rows", rows),)),
         keys=(Key("bucket", bucket, codes),),
         statistics=(Count(),),
         outputs=(

@@ -79,7 +79,7 @@ class Curator(Terms, Fits):
         self._source = uuid.uuid4().hex if source is None else source
         self._names = (policy.identity, policy.fingerprint)
         # shared by copies of this curator that ask for others
-        self._known = Recent[Query, Lowered](_REMEMBERED, lambda query, _: weight(query.keys))
+        self._lowerings = Recent[Query, Lowered](_REMEMBERED, lambda query, _: weight(query.keys))
         self._texts = Recent[str, "Parsed | front.United"](_REMEMBERED, lambda _, f: weight(f.keys))
 
     # -- asking -------------------------------------------------------------------
@@ -170,10 +170,10 @@ class Curator(Terms, Fits):
         if choice is None:
             return whole
         quote = self._quote(self._plan(parsed.query, choice.rest, now), choice.rest, now)
-        paid = self._quote(choice.plan, choice.first, now)
+        choosing = self._quote(choice.plan, choice.first, now)
         return replace(
             quote,
-            sql=(*paid.sql, *quote.sql),
+            sql=(*choosing.sql, *quote.sql),
             refused=whole.refused,
             stored=False,
             choice=choice.plan,
@@ -341,7 +341,9 @@ class Curator(Terms, Fits):
         how: Any = {"columns": columns, "bins": bins, "method": method, "owner": owner}
         query = release.question(self._rows(table), workload, group=group, options=options, **how)
         bill = self._plan(query, read_offer(None, epsilon, delta, rho))
-        return release.Proposal.of(bill, self._left(), partial(self._run, [bill], bill.cost))
+        return release.Proposal.of(
+            bill, self._balance_words(), partial(self._run, [bill], bill.cost)
+        )
 
     def publish(
         self,
@@ -471,7 +473,7 @@ class Curator(Terms, Fits):
         super().close()
 
     def __repr__(self) -> str:
-        return f"Curator({', '.join(self.policy.tables)}; {self._left()})"
+        return f"Curator({', '.join(self.policy.tables)}; {self._balance_words()})"
 
     # -- machinery --------------------------------------------------------------------
 
@@ -492,9 +494,9 @@ class Curator(Terms, Fits):
         if self._closed:
             raise QueryError("this curator is closed; nothing was charged")
         if isinstance(question, str):
-            found = self._read(question)
-            if isinstance(found, front.Parsed):
-                return found
+            parsed = self._read(question)
+            if isinstance(parsed, front.Parsed):
+                return parsed
             return front.parse(question, self._complete)  # says that one SELECT is asked here
         from discreet import frame  # noqa: PLC0415 - only for questions in Python
 
@@ -511,7 +513,7 @@ class Curator(Terms, Fits):
     def _ask(
         self, query: Query, offer: Ask, limits: str | None = None, *, key: str | None, fresh: bool
     ) -> Answer:
-        query, offer, notes = _auto.chosen(self, query, offer, limits, key=key, fresh=fresh)
+        query, offer, notes = _auto.choose(self, query, offer, limits, key=key, fresh=fresh)
         now = self._standing
         plan = replace(self._plan(query, offer, now, fresh=fresh), notes=notes)
         try:
@@ -543,7 +545,7 @@ class Curator(Terms, Fits):
             offer = replace(offer, epsilon=least.epsilon)
         plan = _room.in_currency(now.balances, self._lowered(query), offer)
         plan = replace(plan, least=least)
-        return plan if fresh else _stored.known(plan, self._road_at(least))
+        return plan if fresh else _stored.measured_plan(plan, self._road_at(least))
 
     def _lowered(self, query: Query) -> Lowered:
         """Lower a question whose statements are proved: safe on any data, limits in force.
@@ -555,7 +557,7 @@ class Curator(Terms, Fits):
             check_statements(self._engine, lowered := lower(query))
             return lowered
 
-        return self._known(query, work)
+        return self._lowerings(query, work)
 
     def _run(
         self,
@@ -616,5 +618,5 @@ class Curator(Terms, Fits):
     def _fanout(self, table: str, columns: tuple[str, ...]) -> int:
         return self._engine.fanout(Scan(self.policy.table(table)), columns)
 
-    def _left(self) -> str:
+    def _balance_words(self) -> str:
         return describe_balance(self._balances)

@@ -86,6 +86,6 @@ def domain(column: Column) -> str:
     """Say what a column may hold, as the policy file does."""
     own = Policy([Table("t", [column])], Budget("1")).to_mapping()
     tables = cast("dict[str, Any]", own["tables"])
-    given = tables["t"]["columns"][column.name]
-    listed = ", ".join(toml.pair(k, v) for k, v in given.items() if k != "type")
+    fields = tables["t"]["columns"][column.name]
+    listed = ", ".join(toml.pair(k, v) for k, v in fields.items() if k != "type")
     return listed or ("any; selected privately" if column.type == "text" else "")

@@ -36,8 +36,8 @@ def external_job(
     delta: Number | None = None,
 ) -> Job:
     """Make the job that enters a loss from elsewhere."""
-    said = plain_str(what, "what").strip()
-    if not 0 < len(said) <= _LONGEST or not said.isprintable():
+    words = plain_str(what, "what").strip()
+    if not 0 < len(words) <= _LONGEST or not words.isprintable():
         raise ParameterError(
             f"what is one line of 1 to {_LONGEST} characters that says what was released",
             hint=Hint("what", "model of hospital stays, 2026"),
@@ -47,8 +47,8 @@ def external_job(
             f"a loss from elsewhere is a privacy loss, not {type(loss).__name__}",
             hint='privacy.Approx("1", "1e-6")',
         )
-    named = policy.tables.values() if table is None else [policy.table(table)]
-    private = [t for t in named if not t.public]
+    about = policy.tables.values() if table is None else [policy.table(table)]
+    private = [t for t in about if not t.public]
     if not private:
         raise ParameterError(f"table {table!r} is public: it has no budget")
     # add-remove first: what says nothing about it is refused, whatever the order of a set
@@ -61,14 +61,14 @@ def external_job(
             "this loss is too large to be stated as a price: it promises nothing"
         ) from None
     return Job(
-        plan=f"external {said}",
+        plan=f"external {words}",
         cost=cost,
         noise=canonical({"loss": repr(loss), **_beside(loss)}),
         neighbours="+".join(sorted({t.neighbours.value for t in private})),
         unit="+".join(sorted({t.unit for t in private if t.unit is not None})) or None,
         tables=tuple(sorted(t.name for t in private)),
         run=str,
-        external=said,
+        external=words,
     )
 
 
@@ -103,8 +103,8 @@ def _claim(
             f"{type(loss).__name__} has no finite ε of its own: say at which δ it is charged",
             hint=Hint("delta", "1e-6"),
         )
-    chosen = _exact.delta(at)
-    return Fraction(loss.epsilon(float(chosen))), chosen
+    level = _exact.delta(at)
+    return Fraction(loss.epsilon(float(level))), level
 
 
 def record_external(

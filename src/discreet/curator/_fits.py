@@ -122,8 +122,8 @@ def _asks(curator: Curator, offer: Ask, *, fresh: bool) -> Callable[..., Answer]
     ) -> Answer:
         query = curator._question(text).query  # noqa: SLF001 - part of it
         _check_built(query, keys)
-        asked = query if change is None else change(query)
-        return curator._ask(asked, offer, key=None, fresh=fresh)  # noqa: SLF001 - part of it
+        other = query if change is None else change(query)
+        return curator._ask(other, offer, key=None, fresh=fresh)  # noqa: SLF001 - part of it
 
     return ask
 
@@ -140,9 +140,9 @@ def _check_built(query: Query, keys: Sequence[str]) -> None:
         raise QueryError("where takes one condition on rows, and no other clause", hint="age >= 18")
 
 
-_Given = TypeVar("_Given")
+_Argument = TypeVar("_Argument")
 
 
-def _plain(given: _Given, what: str) -> _Given:
+def _plain(argument: _Argument, what: str) -> _Argument:
     """Copy a text, so that nobody's own code says what it holds; leave all else to be refused."""
-    return cast("_Given", plain_str(given, what)) if isinstance(given, str) else given
+    return cast("_Argument", plain_str(argument, what)) if isinstance(argument, str) else argument

@@ -136,9 +136,9 @@ def _check_vouched(
     book: Any = ledger
     if isinstance(ledger, str | os.PathLike):
         book = open_ledger(ledger, policy, purpose="try")
-    known = book.state.vouched if isinstance(book, ChainedLedger) else ()
+    sources = book.state.vouched if isinstance(book, ChainedLedger) else ()
     for source in unseen:
-        if source not in known:
+        if source not in sources:
             raise LedgerIntegrityError(
                 f"whether the data of {source!r} have a budget under another policy cannot be seen",
                 hint=Hint.call("open_ledger(ledger, policy).vouch", "discreet ledger vouch",
@@ -155,7 +155,7 @@ def _places(engine: engines.Engine) -> tuple[list[str], list[str]]:
             names.append(place)
             continue
         try:
-            found = os.stat(place)  # noqa: PTH116 - the path is text everywhere here
+            status = os.stat(place)  # noqa: PTH116 - the path is text everywhere here
         except OSError:
             raise LedgerIntegrityError(
                 "a private table is read from something that is not a file here, so nobody can "
@@ -163,7 +163,7 @@ def _places(engine: engines.Engine) -> tuple[list[str], list[str]]:
                 hint="open the file itself, or the server by its postgresql:// URL",
             ) from None
         names.append(os.path.realpath(place))
-        (names if found.st_nlink > 1 else inodes).append(f"inode {found.st_dev} {found.st_ino}")
+        (names if status.st_nlink > 1 else inodes).append(f"inode {status.st_dev} {status.st_ino}")
     return names, inodes
 
 
@@ -175,9 +175,9 @@ def _file(policy: Any) -> Path | None:
 
 def _place(file: Path | None, policy: pol.Policy) -> str:
     """Ledger of the budget that is charged: where it is known to be, or beside the policy file."""
-    known = known_place(policy.beside) if policy.beside is not None else None
-    if known is not None:
-        return known
+    ledger = known_place(policy.beside) if policy.beside is not None else None
+    if ledger is not None:
+        return ledger
     if file is not None:
         return f"{file.resolve()}.ledger"
     raise ParameterError(

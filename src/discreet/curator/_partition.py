@@ -74,7 +74,7 @@ Currency = Literal["epsilon", "rho"]
 class _Place:
     """What stands in one place of a part: a question, its price and its outcome."""
 
-    asked: str
+    identity: str
     price: Fraction
     outcome: str | None
     """What was measured; None: the run failed, and its price is spent."""
@@ -131,7 +131,7 @@ class Partition:
     ) -> None:
         """Read everything anew, as :meth:`Curator.partition` does: there is no other way in."""
         currency, price = _offer(epsilon, rho)
-        held = {
+        fields = {
             "_curator": curator,
             "column": plain_str(column, "column"),
             "table": _table(curator, None if table is None else plain_str(table, "table")),
@@ -139,7 +139,7 @@ class Partition:
             "price": price,
             "name": plain_str(name, "name"),
         }
-        for field, value in held.items():
+        for field, value in fields.items():
             object.__setattr__(self, field, value)
         _check_fixed(curator, self.table, self.column)
         self._pay()
@@ -209,9 +209,9 @@ class Part:
     def _value(self) -> object:
         """The value as the policy lists it."""
         own = self.partition
-        for known in own.values:
-            if isinstance(self.value, type(known)) and known == self.value:
-                return known
+        for label in own.values:
+            if isinstance(self.value, type(label)) and label == self.value:
+                return label
         raise ParameterError(
             f"{quote(str(self.value)[:60])} is not among the public values of {own.column!r}",
             hint=f"partition[{own.values[0]!r}]",
@@ -242,8 +242,8 @@ class Part:
         """
         plan = self._plan(question, epsilon, rho)
         price = getattr(plan.cost, self.partition.currency)
-        asked = digest(canonical([plan.lowered.measured, _stored.describe_noise([plan])]))
-        place = self._walk(plan, asked, price, fresh=fresh)
+        identity = digest(canonical([plan.lowered.measured, _stored.describe_noise([plan])]))
+        place = self._walk(plan, identity, price, fresh=fresh)
         assert place.outcome is not None
         (record,) = _stored.restore(place.outcome, [plan])
         return Answer(
@@ -289,11 +289,11 @@ class Part:
 
     def _condition(self) -> str:
         """SQL that holds for the rows of this part."""
-        return f"{_named(self.partition.column)} = {_literal(self._value)}"
+        return f"{_identifier(self.partition.column)} = {_literal(self._value)}"
 
     def _others(self) -> str:
         """Count all rows that are not in this part."""
-        column, table = _named(self.partition.column), _named(self.partition.table)
+        column, table = _identifier(self.partition.column), _identifier(self.partition.table)
         outside = f"{column} <> {_literal(self._value)} OR {column} IS NULL"
         return f"SELECT COUNT(*) AS n FROM {table} WHERE {outside}"  # noqa: S608 - read by our own parser
 
@@ -320,23 +320,23 @@ class Part:
     def _places(self) -> list[_Place]:
         """Every place that is taken, in order."""
         road = self.partition._curator._road  # noqa: SLF001 - same package
-        found: list[_Place] = []
-        while (paid := road.stored(self._job(len(found)))) is not None:
-            assert paid.outcome is not None
-            found.append(_Place.read(paid.outcome))
-        return found
+        places: list[_Place] = []
+        while (purchase := road.find(self._job(len(places)))) is not None:
+            assert purchase.outcome is not None
+            places.append(_Place.read(purchase.outcome))
+        return places
 
-    def _walk(self, plan: Plan, asked: str, price: Fraction, *, fresh: bool) -> _Place:
+    def _walk(self, plan: Plan, identity: str, price: Fraction, *, fresh: bool) -> _Place:
         """Find the question among the answers, or take the next free place for it."""
         curator = self.partition._curator  # noqa: SLF001 - same package
         places = self._places()
         if not fresh:
             for place in places:
-                if place.asked == asked and place.outcome is not None:
+                if place.identity == identity and place.outcome is not None:
                     return place
         own = _stored.job([plan], plan.cost, str)
         check_state([plan], curator._engine)  # noqa: SLF001 - as above
-        terms = {"asked": asked, "price": str(price)}
+        terms = {"asked": identity, "price": str(price)}
         # its own: of two runs for one place that fail, one is told so and the other one walks on
         failed = json.dumps({**terms, "failed": True, "run": secrets.token_hex(8)})
         while True:
@@ -355,7 +355,7 @@ class Part:
 
             job = replace(self._job(len(places)), run=run, noise=own.noise, text=own.text)
             place = _Place.read(curator._road.travel(replace(job, failed=failed)))  # noqa: SLF001 - as above
-            if place.asked == asked and not place.cached:
+            if place.identity == identity and not place.cached:
                 return place
             places.append(place)  # somebody else was first
 
@@ -367,7 +367,7 @@ class Part:
         return f"{self.partition.table}[{self.partition.column} = {self.value!r}]"
 
 
-def _named(name: str) -> str:
+def _identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -409,10 +409,10 @@ def _check_fixed(curator: Curator, table: str, column: str) -> None:
 
 def _values(curator: Curator, table: str, column: str) -> tuple[object, ...]:
     """The public values by which a column divides a table."""
-    found = curator.policy.table(table).columns.get(column)
-    if isinstance(found, Category):
-        return tuple(found.domain)
-    if isinstance(found, Boolean):
+    field = curator.policy.table(table).columns.get(column)
+    if isinstance(field, Category):
+        return tuple(field.domain)
+    if isinstance(field, Boolean):
         return (False, True)
     raise ParameterError(
         f"{table} is divided by a column whose values the policy lists, and {quote(column[:60])} "

@@ -22,8 +22,8 @@ def check_statements(engine: Engine, lowered: Lowered) -> None:
     """Refuse a question that could fail, or whose statements limit less than its parts declare."""
     rehearse(lowered)
     # each is asked for once: what a statement is remembered by takes long to compare
-    used = {part.aggregate for part in lowered.parts if part.inputs}
-    proofs = {i: engine.proof(lowered.aggregates[i]) for i in used}
+    places = {part.aggregate for part in lowered.parts if part.inputs}
+    proofs = {i: engine.proof(lowered.aggregates[i]) for i in places}
     for part in lowered.parts:
         for measure, moves in part.inputs:
             check_statement(

@@ -66,22 +66,22 @@ class Quote:
     @property
     def warnings(self) -> list[str]:
         """What to know before paying: that the answer would be noise, or mostly so."""
-        lowered, said = self.plan.lowered, []
+        lowered, notes = self.plan.lowered, []
         if self.choice is not None:
-            paid = price(self.choice.cost.to_dict(), self.left)
-            said.append(f"{paid} of it chooses the limit; errors are those of the policy's")
-        said += dict.fromkeys(possible(lowered.query))
+            cost = price(self.choice.cost.to_dict(), self.left)
+            notes.append(f"{cost} of it chooses the limit; errors are those of the policy's")
+        notes += dict.fromkeys(possible(lowered.query))
         for formula in lowered.formulas:
             if not isinstance(formula, Total) or formula.step != 1 or not lowered.query.keys:
                 continue
             law = self.plan.outlets[formula.vector].noise
             if law is not None:
                 rows = 2 * law.interval(self.confidence).high
-                said.append(f"a group of fewer than about {rows:g} would be mostly noise")
+                notes.append(f"a group of fewer than about {rows:g} would be mostly noise")
                 break
         if self.plan.least is not None and self.plan.cost.epsilon == self.plan.least.epsilon:
-            said.append("this is the least price of any question")
-        return said
+            notes.append("this is the least price of any question")
+        return notes
 
     def __repr__(self) -> str:
         plan, query = self.plan, self.plan.lowered.query
@@ -98,24 +98,24 @@ class Quote:
         limits = query.limits
         unit = plan.lowered.aggregates[0].unit
         bound = ", ".join(
-            _counted(getattr(limits, f), f.replace("_", " "))
+            _count(getattr(limits, f), f.replace("_", " "))
             for f in ("rows", "groups", "rows_per_group")
             if getattr(limits, f) is not None
         )
         lines.append(f"unit    {'each row' if unit is None else f'{unit}: at most {bound}'}")
-        chosen = None if plan.lowered.selector is None else plan.parts[plan.lowered.selector]
-        if chosen is not None and isinstance(law := chosen.law, Threshold):
+        selector = None if plan.lowered.selector is None else plan.parts[plan.lowered.selector]
+        if selector is not None and isinstance(law := selector.law, Threshold):
             what = "number" if law.scale == 1 else "weighted number"
             at = number(law.at / law.scale)
             lines.append(f"keys    shown when their noisy {what} of units reaches {at}")
-        elif chosen is not None:
-            lines += [f"keys    {fact}" for fact in chosen.part.facts(chosen.law)]
+        elif selector is not None:
+            lines += [f"keys    {fact}" for fact in selector.part.facts(selector.law)]
         lines.append(f"plan    {plan.lowered.measured[:12]}")
         lines += ["        " + line for line in str(query).splitlines()]
         return "\n".join(lines)
 
 
-def _counted(n: int, words: str) -> str:
+def _count(n: int, words: str) -> str:
     """So many rows or groups, one of them in the singular."""
     first, *rest = words.split(" ")
     return " ".join([str(n), first.removesuffix("s") if n == 1 else first, *rest])

@@ -37,7 +37,7 @@ _NAMES: Final[Recent[int, tuple[Policy, dict[str, object]]]] = Recent(16)
 """What records say of policies, by their places in memory; what is kept here keeps its place."""
 
 
-def _named(policy: Policy) -> dict[str, object]:
+def _names_of(policy: Policy) -> dict[str, object]:
     dummy = {"dummy": True} if policy.rehearses else {}
     return {"policy": policy.identity, "fingerprint": policy.fingerprint, **dummy}
 
@@ -148,21 +148,21 @@ def _several(plans: Sequence[Plan]) -> bool:
 
 
 def _measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Record]:
-    known: dict[Aggregate, Groups] = {}
+    groups_of: dict[Aggregate, Groups] = {}
     same, mark = _same(plans)
-    wanted = [a for plan in plans for a in plan.lowered.aggregates if a.measures]
-    for merged in merge(wanted) if len(plans) > 1 else ():
+    aggregates = [a for plan in plans for a in plan.lowered.aggregates if a.measures]
+    for merged in merge(aggregates) if len(plans) > 1 else ():
         if answers(engine, merged, [plan.lowered for plan in plans]):
             salt = same if _shares_rows(merged.whole) else fresh_salt()
             groups = engine.execute(merged.whole, salt)
-            known |= {view.own: view.of(groups) for view in merged.views}
-    _, names = _NAMES(id(policy), lambda: (policy, _named(policy)))
+            groups_of |= {view.own: view.of(groups) for view in merged.views}
+    _, names = _NAMES(id(policy), lambda: (policy, _names_of(policy)))
     records = []
     for plan in plans:
         shares = _shares_rows(plan.lowered.aggregates[0])
         salt = same if shares else fresh_salt()
         own = [
-            {} if not a.measures else known[a] if a in known else engine.execute(a, salt)
+            {} if not a.measures else groups_of[a] if a in groups_of else engine.execute(a, salt)
             for a in plan.lowered.aggregates
         ]
         record = _released(plan, own, engine, salt, Draw())

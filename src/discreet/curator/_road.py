@@ -147,9 +147,9 @@ class _Asking(set[str]):
         _LIVE.difference_update(self)
 
 
-def leave(paid: Paid) -> None:
+def leave(purchase: Paid) -> None:
     """Say that the run of a debit goes on no longer."""
-    _LIVE.discard(paid.receipt.hash)
+    _LIVE.discard(purchase.receipt.hash)
 
 
 def _with_key(entry: Entry) -> str:
@@ -158,12 +158,12 @@ def _with_key(entry: Entry) -> str:
 
 def settle(ledger: Ledger, receipt: Receipt, text: str | None) -> Outcome:
     """Store the outcome of a run (None: it failed); give what is stored."""
-    stored = ledger.settle(receipt, text)
-    if text is None and stored is None:
+    outcome = ledger.settle(receipt, text)
+    if text is None and outcome is None:
         raise EngineError("the question failed; why is not disclosed, and it stays paid")
-    if stored is None:
+    if outcome is None:
         raise EngineError("another run for the same key has failed", hint="use a new key")
-    return Outcome(stored, cached=stored != text)
+    return Outcome(outcome, cached=outcome != text)
 
 
 @dataclass(frozen=True)
@@ -181,16 +181,16 @@ class Road:
         """Debit, run, settle; give what is stored."""
         asking = _Asking()
         try:
-            paid = self.pay(job, key=key, fresh=fresh, asking=asking)
-            if paid.outcome is not None:
-                return paid.outcome
+            purchase = self.pay(job, key=key, fresh=fresh, asking=asking)
+            if purchase.outcome is not None:
+                return purchase.outcome
             try:
-                if not paid.receipt.charged:
-                    self.meter(paid)
-                outcome = self._finish(job, paid.receipt)
+                if not purchase.receipt.charged:
+                    self.meter(purchase)
+                outcome = self._finish(job, purchase.receipt)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(self._paid(paid)) from None
-            return outcome if paid.receipt.charged else replace(outcome, again=self.least)
+                raise KeyboardInterrupt(self._debit_words(purchase)) from None
+            return outcome if purchase.receipt.charged else replace(outcome, again=self.least)
         finally:
             asking.leave()
 
@@ -225,21 +225,23 @@ class Road:
                 "the question that this key paid for failed; it cannot run under this key again",
                 hint="use a new key",
             )
-        stored = None if receipt.stored is None else Outcome(receipt.stored, cached=True)
-        return Paid(entry, receipt, stored)
+        outcome = None if receipt.stored is None else Outcome(receipt.stored, cached=True)
+        return Paid(entry, receipt, outcome)
 
-    def stored(self, job: Job, *, key: str | None = None) -> Paid | None:
-        """Give what a job has been paid for and is stored, without writing anything."""
+    def find(self, job: Job, *, key: str | None = None) -> Paid | None:
+        """Give the stored outcome that a job has paid for; nothing is written."""
         entry = self._entry(job, key=key, fresh=False)
         receipt = self.ledger.found(entry)
         if receipt is None or receipt.stored is None:
             return None
         return Paid(entry, receipt, Outcome(receipt.stored, cached=True))
 
-    def meter(self, paid: Paid) -> None:
+    def meter(self, purchase: Paid) -> None:
         """Debit the least price for one more run under a debit whose outcome never came."""
-        plan = f"again {paid.receipt.hash}"
-        again = replace(paid.entry, plan=plan, cost=self.least, key=None, once=False, paid_by=None)
+        plan = f"again {purchase.receipt.hash}"
+        again = replace(
+            purchase.entry, plan=plan, cost=self.least, key=None, once=False, paid_by=None
+        )
         self.ledger.debit(replace(again, fresh=True, runs=False, live=set()))
 
     def _perhaps(self, entry: Entry) -> str:
@@ -250,12 +252,12 @@ class Road:
             f"debit, for the least price, ε {show(self.least.epsilon)}"
         )
 
-    def _paid(self, paid: Paid) -> str:
+    def _debit_words(self, purchase: Paid) -> str:
         """Say what an interrupt after the debit has left."""
         return (
-            f"interrupted after the debit: line {paid.receipt.number} has paid for this question. "
-            f"Ask the same question again{_with_key(paid.entry)}: it is finished under that "
-            f"line, for the least price, ε {show(self.least.epsilon)}"
+            f"interrupted after the debit: line {purchase.receipt.number} has paid for this "
+            f"question. Ask the same question again{_with_key(purchase.entry)}: it is finished "
+            f"under that line, for the least price, ε {show(self.least.epsilon)}"
         )
 
     def _finish(self, job: Job, receipt: Receipt) -> Outcome:
@@ -273,9 +275,9 @@ class Road:
         if failure is not None:
             note("run failed", failure, policy=self.policy, line=receipt.number)
             # an outcome too: if it cannot be stored it is not told, not even as a context
-            stored = self.ledger.settle(receipt, job.failed)
-            if stored is not None and stored != job.failed:
-                return Outcome(stored, cached=True)  # another run's: a debit has one outcome
+            outcome = self.ledger.settle(receipt, job.failed)
+            if outcome is not None and outcome != job.failed:
+                return Outcome(outcome, cached=True)  # another run's: a debit has one outcome
             raise failure
         return settle(self.ledger, receipt, text)
 

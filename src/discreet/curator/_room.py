@@ -71,13 +71,13 @@ def _in_currency(balances: Sequence[Balance], lowered: Lowered, offer: Ask) -> P
 
 
 @contextmanager
-def fitting_delta(balances: Sequence[Balance], given: Fraction | None) -> Iterator[None]:
+def fitting_delta(balances: Sequence[Balance], delta: Fraction | None) -> Iterator[None]:
     """Let a question that lacks a δ be told one that fits, where a price is worked out."""
     try:
         yield
     except ParameterError as refused:
         hint = refused.hint
-        if given is not None or not isinstance(hint, Hint) or "delta" not in dict(hint.parameters):
+        if delta is not None or not isinstance(hint, Hint) or "delta" not in dict(hint.parameters):
             raise
         raise refused.with_hint(_delta(balances)) from None
 
@@ -87,8 +87,8 @@ def _delta(balances: Sequence[Balance]) -> str | None:
     if any("delta" not in b.amounts for b in balances):
         return 'its owner may state delta = "1e-6" under [budget] in the policy'
     left = min(b.left("delta") for b in balances)
-    told = floor_decimal(min(_USUAL_DELTA, left / _PART), 1)
-    return Hint("delta", told.replace("e-0", "e-")) if told else None
+    text = floor_decimal(min(_USUAL_DELTA, left / _PART), 1)
+    return Hint("delta", text.replace("e-0", "e-")) if text else None
 
 
 def _fits(balances: Sequence[Balance], plan: Plan) -> bool:
@@ -143,13 +143,13 @@ def would_refuse(balances: Sequence[Balance], plan: Plan, offer: Ask) -> str | N
             continue  # there are no shares
         refused = refusal(name, balance, plan.cost)
         if refused is not None:
-            given = getattr(what_fits(balances, plan, offer, refused), "parameters", ())
-            room = [f"{_SYMBOLS.get(n, n)} {_said(v)}" for n, v in given]
+            offers = getattr(what_fits(balances, plan, offer, refused), "parameters", ())
+            room = [f"{_SYMBOLS.get(n, n)} {_spelling(v)}" for n, v in offers]
             return refused.message + (f"; what fits: {', '.join(room)}" if room else "")
     return None
 
 
-def _said(value: object) -> str:
+def _spelling(value: object) -> str:
     """Write a margin of each column, or a number."""
     if not isinstance(value, Mapping):
         return str(value)

@@ -59,12 +59,12 @@ def _typed(record: Record, plan: Plan) -> Record:
     """Keys in their types, and what follows the noise as this question wants it."""
     query = plan.lowered.query
     kinds = {key.name: key.expr.type.kind.value for key in query.keys}
-    own, any_ = statement(plan), _said(plan)
+    own, any_ = statement(plan), _statement(plan)
     # of another question, with its statistics in another order, nothing stays
-    kept = {name: x for name, x in record.statement.items() if name in own or name not in any_}
+    rest = {name: x for name, x in record.statement.items() if name in own or name not in any_}
     if plan.lowered.labels is None:
-        named = zip(kinds, record.keys.values(), strict=True)
-        record = replace(record, keys=dict(named))
+        columns = zip(kinds, record.keys.values(), strict=True)
+        record = replace(record, keys=dict(columns))
     return replace(
         typed(record, kinds),
         formulas=plan.lowered.formulas,
@@ -74,16 +74,16 @@ def _typed(record: Record, plan: Plan) -> Record:
         limit=query.limit,
         levels=query.levels,
         qualify=query.qualify,
-        statement={**kept, **own},
+        statement={**rest, **own},
     )
 
 
 def statement(plan: Plan) -> dict[str, object]:
     """What a record says of the question itself: names and statistics are the present one's."""
-    return {name: said for name, said in _said(plan).items() if said is not None}
+    return {name: words for name, words in _statement(plan).items() if words is not None}
 
 
-def _said(plan: Plan) -> dict[str, object]:
+def _statement(plan: Plan) -> dict[str, object]:
     """All that may be said of a question; None where nothing is."""
     lowered = plan.lowered
     rounded = [list(x) if x else None for x in lowered.rounded]
@@ -129,7 +129,7 @@ def job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
     )
 
 
-def known(plan: Plan, road: Road) -> Plan:
+def measured_plan(plan: Plan, road: Road) -> Plan:
     """Where groups would be chosen first: the plan by which all were measured, if that is stored.
 
     Not where the question's own answer is: who asks again gets the same numbers.

@@ -37,8 +37,8 @@ def answer(curator: Curator, united: United, offer: Ask, *, key: str | None, fre
 
 def below(united: United, answers: Sequence[Answer], cost: Cost) -> Answer:
     """Put answers below each other; equal branches share one."""
-    known = dict(zip(dict.fromkeys(united.branches), answers, strict=True))
-    branches = [known[query] for query in united.branches]
+    by_query = dict(zip(dict.fromkeys(united.branches), answers, strict=True))
+    branches = [by_query[query] for query in united.branches]
     return Union(branches, united.order, united.limit, cost=cost.to_dict())
 
 

@@ -21,6 +21,6 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Callable[..., Term]:
     if name in FLUENT:
-        built = globals()[name] = function(name)
-        return built
+        term = globals()[name] = function(name)
+        return term
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ from discreet.frame._terms import col
 
 if TYPE_CHECKING:
     from discreet import policy as pol
-    from discreet.frame._terms import Given
+    from discreet.frame._terms import TermLike
     from discreet.plan import Query
     from discreet.sql import Fanout, Parsed
 
@@ -54,37 +54,37 @@ class Table:
     asker: Asker | None = None
     public_fanout: Fanout | None = None
     joins: tuple[tuple[str, tuple[tuple[str, str], ...], str], ...] = ()
-    conditions: tuple[Given, ...] = ()
-    keys: tuple[tuple[str | None, Given], ...] = ()
-    outputs: tuple[tuple[str, Given], ...] = ()
-    tests: tuple[Given, ...] = ()
-    order: tuple[tuple[Given, bool], ...] = ()
+    conditions: tuple[TermLike, ...] = ()
+    keys: tuple[tuple[str | None, TermLike], ...] = ()
+    outputs: tuple[tuple[str, TermLike], ...] = ()
+    tests: tuple[TermLike, ...] = ()
+    order: tuple[tuple[TermLike, bool], ...] = ()
     most: int | None = None
     skipped: int = 0
     rest: str | None = None
     inner: Table | None = None
 
-    def where(self, *conditions: Given) -> Table:
+    def where(self, *conditions: TermLike) -> Table:
         """Keep the rows for which all conditions are true."""
         return replace(self, conditions=(*self.conditions, *conditions))
 
-    def group_by(self, *keys: Given, **named: Given) -> Table:
+    def group_by(self, *keys: TermLike, **aliases: TermLike) -> Table:
         """Group by columns or expressions; ``year="EXTRACT(YEAR FROM joined)"`` names one."""
-        return replace(self, keys=(*self.keys, *((None, k) for k in keys), *named.items()))
+        return replace(self, keys=(*self.keys, *((None, k) for k in keys), *aliases.items()))
 
     def other(self, label: str) -> Table:
         """Gather text keys that are not selected in one row called `label`."""
         return replace(self, rest=label)
 
-    def agg(self, **outputs: Given) -> Table:
+    def agg(self, **outputs: TermLike) -> Table:
         """Ask for statistics, each under its name."""
         return replace(self, outputs=(*self.outputs, *outputs.items()))
 
-    def having(self, *conditions: Given) -> Table:
+    def having(self, *conditions: TermLike) -> Table:
         """Keep groups by their noisy outputs."""
         return replace(self, tests=(*self.tests, *conditions))
 
-    def order_by(self, *items: Given, descending: bool = False) -> Table:
+    def order_by(self, *items: TermLike, descending: bool = False) -> Table:
         """Sort by outputs or keys, after the noise."""
         return replace(self, order=(*self.order, *((i, descending) for i in items)))
 
@@ -95,7 +95,7 @@ class Table:
                 raise QueryError("limit takes whole numbers", hint=".limit(10)")
         return replace(self, most=rows, skipped=offset)
 
-    def per_unit(self, **outputs: Given) -> Table:
+    def per_unit(self, **outputs: TermLike) -> Table:
         """Make one row of each unit (and key): what follows asks about units, not about rows.
 
         >>> from discreet import frame as f, policy as p

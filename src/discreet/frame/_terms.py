@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from discreet._dataclass import dataclass
 from discreet.plan import FLUENT, Fluent
 
-Given: TypeAlias = "Term | str | int | float | bool | object"
+TermLike: TypeAlias = "Term | str | int | float | bool | object"
 """What may stand for a term: text is SQL where an expression is expected."""
 
 
@@ -79,14 +79,14 @@ class Term:
         return Term("call", ("ROUND", self, value(digits)))
 
 
-def value(given: object) -> Term:
+def value(operand: object) -> Term:
     """Take a constant as a term; a term stays itself."""
-    return given if isinstance(given, Term) else Term("value", (given,))
+    return operand if isinstance(operand, Term) else Term("value", (operand,))
 
 
-def sql(given: object) -> Term:
+def sql(text: object) -> Term:
     """Take text as an SQL expression; a term stays itself."""
-    return given if isinstance(given, Term) else Term("sql", (given,))
+    return text if isinstance(text, Term) else Term("sql", (text,))
 
 
 def col(name: str) -> Term:
@@ -114,8 +114,8 @@ def function(name: str) -> Callable[..., Term]:
     listed += [inspect.Parameter(n, only, default=None) for n in (*entry.named, "where")]
     signature = inspect.Signature(listed)
 
-    def statistic(*args: object, **named: object) -> Term:
-        bound = signature.bind(*args, **named)
+    def statistic(*args: object, **options: object) -> Term:
+        bound = signature.bind(*args, **options)
         bound.apply_defaults()
         return _call(entry, bound.arguments)
 
@@ -128,16 +128,22 @@ def function(name: str) -> Callable[..., Term]:
 _MUST: Final = inspect.Parameter.empty
 
 
-def _call(entry: Fluent, given: Mapping[str, object]) -> Term:
-    sql_name, of = entry.sql, given["of"]
-    if given.get("sample") is False and entry.population is not None:
+def _call(entry: Fluent, arguments: Mapping[str, object]) -> Term:
+    sql_name, of = entry.sql, arguments["of"]
+    if arguments.get("sample") is False and entry.population is not None:
         sql_name = entry.population
     operand = Term("star", ()) if of is None else sql(of)
     if sql_name == "COUNT DISTINCT":
         sql_name, operand = "COUNT", Term("distinct", (operand,))
     as_term = sql if entry.paired else value
-    more = [as_term(given[n]) for n, default in entry.takes if entry.paired or given[n] != default]
-    named = [Term("named", (n, value(given[n]))) for n in entry.named if given[n] is not None]
-    call = Term("call", (sql_name, operand, *more, *named))
-    where = given["where"]
+    more = [
+        as_term(arguments[n])
+        for n, default in entry.takes
+        if entry.paired or arguments[n] != default
+    ]
+    options = [
+        Term("named", (n, value(arguments[n]))) for n in entry.named if arguments[n] is not None
+    ]
+    call = Term("call", (sql_name, operand, *more, *options))
+    where = arguments["where"]
     return call if where is None else Term("filter", (call, sql(where)))

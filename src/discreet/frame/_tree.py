@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 _BINARY: Final = {op: kind for kind, op in INFIX.items()}
 
 
-def node(given: object, clause: str) -> exp.Expr:
+def node(operand: object, clause: str) -> exp.Expr:
     """Turn a term, or SQL text, into a tree."""
-    if isinstance(given, str):
-        return fragment(given, clause)
-    if not isinstance(given, Term):
-        raise QueryError(f"{clause} takes text or a term, got {type(given).__name__}")
-    args = given.args
-    if given.op in _BINARY:
+    if isinstance(operand, str):
+        return fragment(operand, clause)
+    if not isinstance(operand, Term):
+        raise QueryError(f"{clause} takes text or a term, got {type(operand).__name__}")
+    args = operand.args
+    if operand.op in _BINARY:
         left, right = (node(a, clause) for a in args)
-        return _BINARY[given.op](this=left, expression=right)
-    handler = _TERMS.get(given.op)
+        return _BINARY[operand.op](this=left, expression=right)
+    handler = _TERMS.get(operand.op)
     if handler is None:
-        raise QueryError(f"{clause}: unknown term {build.quote(given.op)}")
+        raise QueryError(f"{clause}: unknown term {build.quote(operand.op)}")
     return handler(args, clause)
 
 
@@ -147,18 +147,18 @@ def _text(root: exp.Expr) -> str:
 def rewritten(table: Table) -> dict[str, Any]:
     """Return the rows that a question is about as plain values, each of them read once."""
 
-    def text(given: object, clause: str) -> str:
-        if issubclass(type(given), str):
-            return plain_str(given)
-        tree = node(given, clause)
+    def text(operand: object, clause: str) -> str:
+        if issubclass(type(operand), str):
+            return plain_str(operand)
+        tree = node(operand, clause)
         check_depth(tree)
         return _text(tree)
 
-    def name(given: object) -> str:
-        return plain_str(given, "a name", QueryError)
+    def name(text: object) -> str:
+        return plain_str(text, "a name", QueryError)
 
-    def items(given: Any, clause: str) -> tuple[tuple[str | None, str], ...]:
-        return tuple([(None if n is None else name(n), text(g, clause)) for n, g in given])
+    def items(pairs: Any, clause: str) -> tuple[tuple[str | None, str], ...]:
+        return tuple([(None if n is None else name(n), text(g, clause)) for n, g in pairs])
 
     try:
         return {
@@ -178,8 +178,8 @@ def rewritten(table: Table) -> dict[str, Any]:
 def _select(table: Table) -> exp.Select:
     measured = [alias(node(g, "agg"), name) for name, g in table.outputs]
     keys = [(name, node(g, "group_by")) for name, g in table.keys]
-    named = [tree if name is None else alias(tree, name) for name, tree in keys]
-    root = exp.Select(expressions=[*named, *measured])
+    columns = [tree if name is None else alias(tree, name) for name, tree in keys]
+    root = exp.Select(expressions=[*columns, *measured])
     source: exp.Expr = exp.Table(this=_name(table.name))
     if table.inner is not None:
         as_ = exp.TableAlias(this=_name(table.name))

@@ -65,7 +65,7 @@ _MODE: Final = 0o600
 _OWN: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_BINARY"))
 """No link is followed: it could lead to a file of somebody else's choice."""
 _MOST: Final = 1 << 20
-_KEPT: Final = 16
+_LAST: Final = 16
 """Forgotten ledgers that the first line of the next one names."""
 _LOCKED: Final = 1 << 30
 _SHORTEST: Final = 0.0005
@@ -118,7 +118,7 @@ class Anchor:
             raise _unusable(self.path) from None
 
     @contextlib.contextmanager
-    def held(self, wait: float) -> Iterator[Held]:
+    def hold(self, wait: float) -> Iterator[Hold]:
         """Keep everybody else from moving the mark."""
         with locked(self.path, wait) as file:
             try:
@@ -126,7 +126,7 @@ class Anchor:
             except OSError:
                 raise _unusable(self.path) from None
             turn, mark = _latest(raw)
-            yield Held(self, file, mark, turn, raw)
+            yield Hold(self, file, mark, turn, raw)
 
     def remove(self) -> None:
         """Delete the file that holds the mark."""
@@ -134,7 +134,7 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Hold:
     """An anchor that we hold, and the mark that it had."""
 
     anchor: Anchor
@@ -146,20 +146,20 @@ class Held:
     def move(self, mark: Mark, *, back: bool = False) -> None:
         """Move the mark forward, if the file still is what it was; an owner may move it back."""
         try:
-            turn, known = self.turn, self.mark
+            turn, former = self.turn, self.mark
             same = read_at(self.file, 2 * _SLOT, 0) == self.raw
-            if not same or (not back and behind(mark, known)):
+            if not same or (not back and behind(mark, former)):
                 raise elsewhere_used(mark)
-            if known == mark:
+            if former == mark:
                 return
-            if known is None:
+            if former is None:
                 # both slots, so that the file has its full size from the start
-                write_at(self.file, _written(0, mark) + _written(1, mark), 0)
+                write_at(self.file, _slot(0, mark) + _slot(1, mark), 0)
             else:
-                write_at(self.file, _written(turn + 1, mark), (turn + 1) % 2 * _SLOT)
+                write_at(self.file, _slot(turn + 1, mark), (turn + 1) % 2 * _SLOT)
             if self.anchor.durable:
                 # written in place: once the file exists, its data alone must be synced
-                _sync_data(self.file) if known is not None else os.fsync(self.file)
+                _sync_data(self.file) if former is not None else os.fsync(self.file)
         except OSError:
             raise _unusable(self.anchor.path) from None
 
@@ -172,11 +172,11 @@ def elsewhere_used(mark: Mark) -> LedgerIntegrityError:
     )
 
 
-def behind(mark: Mark, known: Mark | None) -> bool:
+def behind(mark: Mark, other: Mark | None) -> bool:
     """Whether a mark is not ahead of a known one of the same ledger, nor the same."""
-    if known is None or known.first != mark.first:
+    if other is None or other.first != mark.first:
         return False
-    return known.number > mark.number or (known.number == mark.number and known.hash != mark.hash)
+    return other.number > mark.number or (other.number == mark.number and other.hash != mark.hash)
 
 
 def read_at(file: int, length: int, place: int) -> bytes:
@@ -244,8 +244,8 @@ def _own(path: str, deadline: float) -> int | None:
         try:
             _lock(file)
             with contextlib.suppress(FileNotFoundError):
-                named = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - on every debit's way
-                if os.path.samestat(os.fstat(file), named):
+                status = os.stat(path, follow_symlinks=False)  # noqa: PTH116 - on every debit's way
+                if os.path.samestat(os.fstat(file), status):
                     return file
         except (BlockingIOError, PermissionError):
             pass  # both systems' way to say that others have it
@@ -259,7 +259,7 @@ def _own(path: str, deadline: float) -> int | None:
         pause = min(2 * pause, _LONGEST)
 
 
-def _written(turn: int, mark: Mark) -> bytes:
+def _slot(turn: int, mark: Mark) -> bytes:
     fields = {f: value for f in mark.__slots__ if (value := getattr(mark, f)) != ""}
     text = canonical({"turn": turn, **fields})
     line = f"{text}\n{digest(text)}\n".encode()
@@ -296,7 +296,7 @@ def _unusable(path: str) -> LedgerError:
     )
 
 
-class AnyHeld(Protocol):
+class AnyHold(Protocol):
     """A place for a mark that we hold."""
 
     @property
@@ -331,7 +331,7 @@ class AnyAnchor(Protocol):
         """Give the mark; None if there is none."""
         ...
 
-    def held(self, wait: float) -> AbstractContextManager[AnyHeld]:
+    def hold(self, wait: float) -> AbstractContextManager[AnyHold]:
         """Keep everybody else from moving the mark."""
         ...
 
@@ -348,14 +348,14 @@ def check_watch(where: str, anchors: Sequence[AnyAnchor], marks: Sequence[Mark |
     latest = max(here, key=lambda mark: mark.number, default=None)
     if latest is None:
         return
-    known, afar = latest.witness, [mark for anchor, mark in pairs if anchor.afar]
-    if not any(mark.witness == known or mark.number >= latest.number for mark in afar):
+    witness, afar = latest.witness, [mark for anchor, mark in pairs if anchor.afar]
+    if not any(mark.witness == witness or mark.number >= latest.number for mark in afar):
         named = any(anchor.afar for anchor in anchors)
         why = "the one that is named now has not seen it as it is" if named else "none is named now"
         raise LedgerIntegrityError(
-            f"the ledger {where!r} was watched by a witness at {known!r}, and {why}: a copy on "
+            f"the ledger {where!r} was watched by a witness at {witness!r}, and {why}: a copy on "
             "another host could be used as well",
-            hint=f'witness = "{known}" under [ledger]; if its owner gives it up: '
+            hint=f'witness = "{witness}" under [ledger]; if its owner gives it up: '
             "discreet ledger adopt",
         )
 
@@ -373,27 +373,27 @@ def state_file(*parts: str) -> str:
         raise _unusable("in the state directory") from None
 
 
-def forgotten(policy: str) -> list[dict[str, Any]]:
+def forgotten_ledgers(policy: str) -> list[dict[str, Any]]:
     """Ledgers of a policy that its owner had this user forget: their ends, and who decided."""
     try:
-        with own_file(_forgotten(policy)) as file:
+        with own_file(_forgotten_file(policy)) as file:
             lines = read_at(file, _MOST, 0).decode("utf-8", "replace").splitlines()
-            return [json.loads(line) for line in lines][-_KEPT:]
+            return [json.loads(line) for line in lines][-_LAST:]
     except FileNotFoundError:
         return []
     except (OSError, ValueError):
-        raise _unusable(_forgotten(policy)) from None
+        raise _unusable(_forgotten_file(policy)) from None
 
 
-def forget(policy: str, **said: Any) -> None:
+def forget(policy: str, **facts: Any) -> None:
     """Enter for good that a ledger was forgotten, then remove its mark."""
-    with locked(_forgotten(policy)) as file:
-        write_at(file, f"{canonical(said)}\n".encode(), os.lseek(file, 0, os.SEEK_END))
+    with locked(_forgotten_file(policy)) as file:
+        write_at(file, f"{canonical(facts)}\n".encode(), os.lseek(file, 0, os.SEEK_END))
         os.fsync(file)
     of_user(policy).remove()
 
 
-def _forgotten(policy: str) -> str:
+def _forgotten_file(policy: str) -> str:
     return state_file(f"{digest(policy)[:32]}.forgotten")
 
 

@@ -48,7 +48,7 @@ from discreet._dataclass import replace
 from discreet._print import plural
 from discreet.errors import Hint, LedgerError, LedgerIntegrityError
 from discreet.ledger import _budget
-from discreet.ledger._anchor import AnyHeld, Mark, check_watch, of_user
+from discreet.ledger._anchor import AnyHold, Mark, check_watch, of_user
 from discreet.ledger._chain import Head, Line, check_links, foreign, reached
 from discreet.ledger._decisions import owns
 from discreet.ledger._group import apart
@@ -147,13 +147,13 @@ def restore(
     LedgerError
         There is a ledger in that place.
     """
-    kept = SqliteStore(os.path.realpath(source), "", backup=True)
-    identity = kept.owner()
+    backup = SqliteStore(os.path.realpath(source), "", backup=True)
+    identity = backup.owner()
     if identity is None:
         raise LedgerError(f"there is no ledger in {str(source)!r}")
     if policy is not None and not owns(policy, identity):
-        raise foreign(kept.where, identity, policy.identity)
-    kept = replace(kept, policy=identity)
+        raise foreign(backup.where, identity, policy.identity)
+    backup = replace(backup, policy=identity)
     where = os.fspath(to)
     mark = of_user(identity).read()
     server = is_server(where)
@@ -163,21 +163,21 @@ def restore(
         _check_empty(place)
     lost = mark is not None and mark.where != place.where and _lost(mark, older=older)
     anchors = anchors_of(own, identity, witness_of(witness, policy, own, identity))
-    with kept.reading() as tx:
+    with backup.reading() as tx:
         head = tx.head()
         if head is None:
             raise LedgerError(f"there is no ledger in {str(source)!r}")
         lines = _checked(tx, head)
-        said: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "older": older,
             "lost": lost,
             "by": by,
             "file": str(source),
             "unwatched": unwatched,
         }
-        apart(lambda: _put(tx, lines, head, place, anchors, **said))
-    known = policy or (identity if server else None)
-    return open_ledger(where, known, witness=witness, purpose="decide")
+        apart(lambda: _put(tx, lines, head, place, anchors, **facts))
+    owner = policy or (identity if server else None)
+    return open_ledger(where, owner, witness=witness, purpose="decide")
 
 
 def _check_empty(place: Store) -> None:
@@ -208,12 +208,12 @@ def _put(
 ) -> None:
     with ExitStack() as stack:
         order = sorted(anchors, key=lambda anchor: anchor.durable)
-        held: list[AnyHeld] = [stack.enter_context(a.held(place.wait)) for a in order]
+        locks: list[AnyHold] = [stack.enter_context(a.hold(place.wait)) for a in order]
         if not unwatched:
-            check_watch(place.where, order, [h.mark for h in held])
-        marks = [h.mark for h in held if h.mark is not None]
+            check_watch(place.where, order, [h.mark for h in locks])
+        marks = [h.mark for h in locks if h.mark is not None]
         missing = max((_missing(tx, lines, head, mark) for mark in marks), default=0)
-        watched = any(a.afar and h.mark is not None for a, h in zip(order, held, strict=True))
+        watched = any(a.afar and h.mark is not None for a, h in zip(order, locks, strict=True))
         places = (place.where, *(mark.where for mark in marks))
         shared = not watched and any("://" in where for where in places)
         if (missing or shared) and not older:
@@ -230,7 +230,7 @@ def _put(
         watch = next((anchor.afar for anchor in anchors if anchor.afar), "")
         mark = Mark(turn.head.content.policy, lines[0].hash, turn.head.number, turn.head.hash,
                     place.where, watch)  # fmt: skip
-        for own in held:
+        for own in locks:
             own.move(mark, back=True)
 
 
@@ -289,18 +289,18 @@ def _all_spent(turn: Turn, missing: int, by: str, lines: Sequence[Line]) -> None
     state, last = turn.head.content, turn.head.number
     debit = next((line.content for line in reversed(lines) if line.kind == "debit"), {})
     which = f"lines {last + 1} to {last + missing} are" if missing else "later lines may be"
-    said = f"{which} lost: what was left counts as spent"
+    text = f"{which} lost: what was left counts as spent"
     entry = Entry(
         policy=state.policy,
         fingerprint="",
         analyst=None,
         plan=RESTORED,
-        cost=_left(state),
+        cost=_remainder(state),
         noise="",
         neighbours=debit.get("neighbours", "add-remove"),
         unit=debit.get("unit"),
         runs=False,
-        external=said,
+        external=text,
     )
     for number in sorted(map(int, state.open)):
         # its answer may have been released on a line that is lost: there must be no other
@@ -315,11 +315,11 @@ def _all_spent(turn: Turn, missing: int, by: str, lines: Sequence[Line]) -> None
 
 def _debits(lines: Sequence[Line]) -> int:
     """Debits of the last period that a backup knows."""
-    begun = max((n for n, line in enumerate(lines) if line.kind == "period"), default=0)
-    return sum(line.kind == "debit" for line in lines[begun:])
+    start = max((n for n, line in enumerate(lines) if line.kind == "period"), default=0)
+    return sum(line.kind == "debit" for line in lines[start:])
 
 
-def _left(state: State) -> Cost:
+def _remainder(state: State) -> Cost:
     balance = _budget.balance(state)
     left = {c: _short(max(balance.left(c), Fraction(0))) for c in balance.amounts}
     delta = left.get("delta", Fraction(0))

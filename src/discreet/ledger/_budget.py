@@ -139,8 +139,8 @@ def _balance(
     group = None if analyst is None else group_of(budget, analyst)
     totals = {currency: amount(text) for currency, text in caps.items()}
     spent = dict.fromkeys(totals, Fraction(0))
-    paid = [cost for who, cost in costs.items() if group in (None, group_of(budget, who))]
-    for cost in paid:
+    payments = [cost for who, cost in costs.items() if group in (None, group_of(budget, who))]
+    for cost in payments:
         for currency, price in charge(totals, cost).items():
             spent[currency] += price
     amounts = {c: (spent[c], total * part) for c, total in totals.items()}
@@ -162,11 +162,11 @@ def admit(state: State, entry: Entry, body: Mapping[str, Any], number: int | Non
     """
     shut = sorted({EVERYTHING, *entry.tables} & set(state.closed))
     if shut:
-        named = () if shut[0] == EVERYTHING else (shut[0],)
+        names = () if shut[0] == EVERYTHING else (shut[0],)
         what = "this policy" if shut[0] == EVERYTHING else f"table {shut[0]!r}"
         raise LedgerClosedError(
             f"the owner has closed {what}: no new questions",
-            hint=Hint.call("reopen", "discreet budget reopen", *named),
+            hint=Hint.call("reopen", "discreet budget reopen", *names),
         )
     budget, price = state.limits, charge(state.caps, entry.cost)
     if budget.shares and not entry.analyst and entry.external is None:
@@ -181,13 +181,13 @@ def admit(state: State, entry: Entry, body: Mapping[str, Any], number: int | Non
             "this query needs a delta, but the policy's accounting is pure",
             hint='accounting = "zcdp" and delta = "1e-6" in the policy',
         )
-    spent = after(state, "debit", body, number)
-    _room("the budget", balance(state), balance(spent), price)
+    then = after(state, "debit", body, number)
+    _room("the budget", balance(state), balance(then), price)
     if budget.shares:
         who = entry.analyst or ""
         name = f"the share of {who}" if who in budget.shares else "the share of other analysts"
-        _room(name, balance(state, who), balance(spent, who), price)
-    return spent
+        _room(name, balance(state, who), balance(then, who), price)
+    return then
 
 
 def _amount(amounts: Mapping[str, Fraction], route: Route) -> Amount:
@@ -220,22 +220,22 @@ def refusal(name: str, balance: Balance, cost: Cost) -> BudgetExceededError | No
 
 
 def refuses(
-    state: State, entry: Entry, held: Sequence[tuple[str, Cost]] = ()
+    state: State, entry: Entry, waiting: Sequence[tuple[str, Cost]] = ()
 ) -> DiscreetError | None:
     """What :func:`admit` would say to an entry now; None: it would be admitted.
 
-    With `held`, what these analysts wait to pay counts as paid. Nothing is recorded.
+    With `waiting`, what these analysts wait to pay counts as paid. Nothing is recorded.
     """
-    for who, cost in held:
-        state = after(state, "debit", _paid(who, cost))
+    for who, cost in waiting:
+        state = after(state, "debit", _debit_body(who, cost))
     try:
-        admit(state, entry, _paid(entry.analyst, entry.cost))
+        admit(state, entry, _debit_body(entry.analyst, entry.cost))
     except DiscreetError as refused:
         return refused
     return None
 
 
-def _paid(who: str | None, cost: Cost) -> dict[str, Any]:
+def _debit_body(who: str | None, cost: Cost) -> dict[str, Any]:
     """What of a debit's line changes the state."""
     return {"analyst": who, "plan": "", "cost": cost_body(cost), "by_rho": cost.by_rho}
 

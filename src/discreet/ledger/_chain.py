@@ -53,10 +53,10 @@ def gone(where: str) -> LedgerIntegrityError:
     )
 
 
-def foreign(where: str, owner: str, asked: str) -> LedgerIntegrityError:
+def foreign(where: str, owner: str, other: str) -> LedgerIntegrityError:
     """Refusal of a ledger that belongs to another policy."""
     return LedgerIntegrityError(
-        f"the ledger {where!r} belongs to policy {owner!r}, not to {asked!r}: renaming a policy "
+        f"the ledger {where!r} belongs to policy {owner!r}, not to {other!r}: renaming a policy "
         "does not make a fresh budget",
         hint=f'{"beside" if owner.startswith("sha256:") else "name"} = "{owner}" under [policy]',
     )
@@ -144,7 +144,7 @@ def next_line(
     number, previous = (1, GENESIS) if head is None else (head.number + 1, head.hash)
     if then is None:
         then = after(None if head is None else head.content, kind, body, number)
-    state = then.kept()
+    state = then.remember()
     text, seal = canonical(body), digest(state)
     own = line_hash(number, when, kind, text, seal, previous, jump)
     return Line(number, when, kind, text, seal, previous, own, jump), Head(number, own, state)

@@ -214,18 +214,18 @@ def check_units(host: str, where: str, state: State, policy: Policy) -> None:
                 hint=consenting(where, policy.identity),
             )
         for name, unit in own.items():
-            known = [there[name]] if name in there else list(there.values()) if guest else [unit]
-            if any(other != unit for other in known):
-                raise _other_unit(host, name, unit, known, guest=guest)
+            units = [there[name]] if name in there else list(there.values()) if guest else [unit]
+            if any(other != unit for other in units):
+                raise _other_unit(host, name, unit, units, guest=guest)
 
 
 def _other_unit(
-    host: str, name: str, unit: Unit, known: list[Any], *, guest: bool
+    host: str, name: str, unit: Unit, units: list[Any], *, guest: bool
 ) -> LedgerIntegrityError:
-    said = [f"{n} of {'a row' if u is None else u}" for n, u in (unit, *known)]
+    texts = [f"{n} of {'a row' if u is None else u}" for n, u in (unit, *units)]
     where = f"the budget of {host!r}" if guest else "the record that its guests agreed to"
     return LedgerIntegrityError(
-        f"table {name!r} protects {said[0]}, but {where} protects {' and '.join(said[1:])}: "
+        f"table {name!r} protects {texts[0]}, but {where} protects {' and '.join(texts[1:])}: "
         "losses of different units do not add up",
         hint="state the same unit and neighbours, and name the table as there"
         if guest
@@ -251,8 +251,8 @@ def _totals(budget: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same(state: State) -> str:
     """Budget on record, for a policy that spends from it and cannot change it."""
-    known = ((k, state.budget[k]) for k in ("epsilon", "delta", "rho"))
-    lines = (f'{k} = "{show(Fraction(v))}"' for k, v in known if v not in (None, "0/1"))
+    amounts = ((k, state.budget[k]) for k in ("epsilon", "delta", "rho"))
+    lines = (f'{k} = "{show(Fraction(v))}"' for k, v in amounts if v not in (None, "0/1"))
     return f"under [budget], as in {state.policy}: {', '.join(lines)}"
 
 

@@ -19,7 +19,7 @@ from discreet.ledger._state import State
 from discreet.ledger._store import Transaction
 from discreet.policy import Policy
 
-_SEEN = threading.local()
+_VIEW = threading.local()
 """The state that a thread has read, and of which ledger."""
 
 
@@ -40,20 +40,20 @@ class Glances(ABC):
     @property
     def state(self) -> State:
         """Budget in force, closed tables, period, spending by analyst."""
-        whose, seen = getattr(_SEEN, "state", (None, None))
-        if whose is self and seen is not None:
-            found: State = seen
-            return found
+        whose, view = getattr(_VIEW, "state", (None, None))
+        if whose is self and view is not None:
+            state: State = view
+            return state
         with self.reading() as (_, head):
             return head.content
 
     @property
-    def seen(self) -> State:
+    def view(self) -> State:
         """The state as a glance shows it: enough for prices; debits read the ledger itself."""
-        whose, seen = getattr(_SEEN, "state", (None, None))
-        if whose is self and seen is not None:
-            found: State = seen
-            return found
+        whose, view = getattr(_VIEW, "state", (None, None))
+        if whose is self and view is not None:
+            state: State = view
+            return state
         return self._glimpse().content
 
     def _glimpse(self) -> Head:
@@ -73,11 +73,11 @@ class Glances(ABC):
         beside a file is where it was, which every writer moves, the file is not read again.
         """
         head = self._glimpse()
-        _SEEN.state = (self, head.content)
+        _VIEW.state = (self, head.content)
         try:
             yield head
         finally:
-            _SEEN.state = (None, None)
+            _VIEW.state = (None, None)
 
     def standing(self, policy: Policy, analyst: str | None, *, checked: bool = False) -> Standing:
         """Least price and balances under one state; without a name, what the shares leave over.
@@ -85,18 +85,18 @@ class Glances(ABC):
         `checked`: the ledger itself is read and compared with its marks, outside of glances.
         """
         try:
-            state, minimum = self.state if checked else self.seen, policy.budget.minimum
+            state, minimum = self.state if checked else self.view, policy.budget.minimum
         except LedgerError as refusal:
             note("ledger refused", refusal, policy=self.identity, said=refusal.message)
             raise
-        about, known = self._stood
+        about, standings = self._stood
         if about is not state:  # the same one is asked about several times for a question
-            known = {}
-            self._stood = (state, known)
-        found = known.get((minimum, analyst))
-        if found is None:
-            found = known[minimum, analyst] = self._stands(state, minimum, analyst)
-        return found
+            standings = {}
+            self._stood = (state, standings)
+        standing = standings.get((minimum, analyst))
+        if standing is None:
+            standing = standings[minimum, analyst] = self._stands(state, minimum, analyst)
+        return standing
 
     def _stands(self, state: State, minimum: Fraction, analyst: str | None) -> Standing:
         limits = state.limits

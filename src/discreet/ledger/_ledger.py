@@ -56,7 +56,7 @@ from discreet.errors import (
     TaintedNoiseError,
 )
 from discreet.ledger import _budget
-from discreet.ledger._anchor import AnyAnchor, AnyHeld, Mark, check_watch, forgotten
+from discreet.ledger._anchor import AnyAnchor, AnyHold, Mark, check_watch, forgotten_ledgers
 from discreet.ledger._chain import (
     RESTORE,
     Head,
@@ -193,8 +193,8 @@ class ChainedLedger(Glances, Decisions):
             if complete:
                 raise LedgerError(f"the ledger {self.where!r} is in order: nothing to adopt")
         try:
-            given = signed if adopting else None
-            return apart(lambda: self._enter(policy, purpose, given, makes=makes))
+            adoption = signed if adopting else None
+            return apart(lambda: self._enter(policy, purpose, adoption, makes=makes))
         except LedgerError as error:
             # who may not write the marks may still look; every debit will be refused
             if first is None or type(error) is not LedgerError:
@@ -206,11 +206,11 @@ class ChainedLedger(Glances, Decisions):
     ) -> str:
         """Open, and write what is missing: the first line, a newer format, marks."""
         opening: dict[str, Any] = {"policy": self.identity, "format": FORMAT}
-        if self._anchors and (past := forgotten(self.identity)):
+        if self._anchors and (past := forgotten_ledgers(self.identity)):
             opening["forgotten"] = past
         if policy is not None:  # before the locks: it may take a moment
             opening |= {"fingerprint": policy.fingerprint, **_budget.decided(policy.budget)}
-        with self._held(adopting=purpose == "adopt") as anchors:
+        with self._hold(adopting=purpose == "adopt") as anchors:
             marks = [mark for anchor in anchors if (mark := anchor.mark) is not None]
             create = makes and not marks
             self._store.prepare()
@@ -237,10 +237,10 @@ class ChainedLedger(Glances, Decisions):
             if not any(marks):
                 self._check_known(head)
             here = (head.hash, self.where, self._witness)
-            told = [mark and (mark.hash, mark.where, mark.witness) for mark in marks]
+            theirs = [mark and (mark.hash, mark.where, mark.witness) for mark in marks]
             # tables may be newer than the chain in them: another policy's, or one that was refused
             present = head.content.format == FORMAT
-            return first, present and all(mark == here for mark in told)
+            return first, present and all(mark == here for mark in theirs)
 
     def _fit(self, tx: Transaction, head: Head, policy: Policy | None, purpose: Purpose) -> str:
         """Refuse a ledger of another policy or budget; name it by its first line."""
@@ -319,7 +319,7 @@ class ChainedLedger(Glances, Decisions):
         return next((anchor.afar for anchor in self._anchors if anchor.afar), "")
 
     @contextmanager
-    def _held(self, *, adopting: bool = False) -> Iterator[list[AnyHeld]]:
+    def _hold(self, *, adopting: bool = False) -> Iterator[list[AnyHold]]:
         """Hold all anchors, the one that copies of the ledger share before their own.
 
         A witness may have been named since this handle was opened: whoever does not ask it
@@ -327,12 +327,12 @@ class ChainedLedger(Glances, Decisions):
         """
         with ExitStack() as stack:
             order = sorted(self._anchors, key=lambda anchor: anchor.durable)
-            held = [stack.enter_context(anchor.held(self._store.wait)) for anchor in order]
+            locks = [stack.enter_context(anchor.hold(self._store.wait)) for anchor in order]
             if not adopting:
-                check_watch(self.where, order, [anchor.mark for anchor in held])
-            yield held
+                check_watch(self.where, order, [anchor.mark for anchor in locks])
+            yield locks
 
-    def _move(self, anchors: Sequence[AnyHeld], head: Head) -> None:
+    def _move(self, anchors: Sequence[AnyHold], head: Head) -> None:
         mark = Mark(self.identity, self._first, head.number, head.hash, self.where, self._witness)
         for anchor in anchors:
             anchor.move(mark)
@@ -350,8 +350,8 @@ class ChainedLedger(Glances, Decisions):
                     hint=Hint("ledger", mark.where) if mark.where != self.where else None,
                 )
             # the end itself was checked above
-            known = head if mark.number == head.number else reached(tx.line, head, mark.number)
-            if known.hash != mark.hash:
+            there = head if mark.number == head.number else reached(tx.line, head, mark.number)
+            if there.hash != mark.hash:
                 raise LedgerIntegrityError(
                     f"line {mark.number} of the ledger {self.where!r} is not the one that was "
                     "written: the ledger was edited or copied, or another one took its place",
@@ -374,7 +374,7 @@ class ChainedLedger(Glances, Decisions):
 
         Whoever cannot move them is refused before anything is written.
         """
-        with self._held() as anchors:
+        with self._hold() as anchors:
             with self._store.writing() as tx:
                 turn = Turn(tx, self._head(tx))
                 marks = [mark for anchor in anchors if (mark := anchor.mark) is not None]
@@ -443,7 +443,7 @@ class ChainedLedger(Glances, Decisions):
         body: Mapping[str, Any] = debit_body(state, entry)
         question = question_of(state, entry, body["cost"])
         body = Frozen({**body, "question": question})  # it is spelled once
-        receipt = self._found(turn.tx, turn.head, entry, slot, question)
+        receipt = self._payment(turn.tx, turn.head, entry, slot, question)
         if receipt is None:
             check_paid(turn.tx, state, entry)
             then = self._admit(state, entry, body, turn.head.number + 1)
@@ -469,7 +469,7 @@ class ChainedLedger(Glances, Decisions):
         self._acceptable(entry)
         with self.reading() as (tx, head):
             question = question_of(head.content, entry, cost_body(entry.cost))
-            receipt = self._found(tx, head, entry, slot_of(entry.analyst, entry.key), question)
+            receipt = self._payment(tx, head, entry, slot_of(entry.analyst, entry.key), question)
         if receipt is None or receipt.stored is None:
             return None
         self._mark(head)
@@ -507,7 +507,7 @@ class ChainedLedger(Glances, Decisions):
         ):
             raise ParameterError(f"a key is a text of 1 to {_LONGEST_KEY} characters")
 
-    def _found(
+    def _payment(
         self, tx: Transaction, head: Head, entry: Entry, slot: str | None, question: str
     ) -> Receipt | None:
         """The line that has paid for this question already, if there is one."""
@@ -526,14 +526,14 @@ class ChainedLedger(Glances, Decisions):
             number, line = by["debit"], tx.line(by["debit"])
         if line is None or line.kind != "debit" or not seals(line):
             raise damaged(number)
-        paid = line.entry(self.identity)
+        debit = line.entry(self.identity)
         runs = line.content.get("runs", True)
         outcome = outcome_of(tx, head, line, None if keyed else question) if runs else None
-        named = (paid.analyst, paid.key) if by is None else (by["analyst"], by["key"])
-        if keyed and (slot_of(*named) != slot or (by and by["line"] != line.hash)):
+        pair = (debit.analyst, debit.key) if by is None else (by["analyst"], by["key"])
+        if keyed and (slot_of(*pair) != slot or (by and by["line"] != line.hash)):
             raise damaged(number)
         first = line.content.get("question") or asked_in(tx, number)
-        same = same_question(head.content, entry, first) and paid.external == entry.external
+        same = same_question(head.content, entry, first) and debit.external == entry.external
         if keyed and not same:
             raise IdempotencyError(
                 f"the key {entry.key!r} was used for another question, price or source, or in an "

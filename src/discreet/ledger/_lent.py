@@ -51,13 +51,13 @@ Key = tuple[str, float, tuple[tuple[str, str], ...]]
 """What a connection is made from: URL, patience, and variables that the URL leaves open."""
 
 
-class _Kept:
+class _Session:
     """A connection of this process, and when it was made."""
 
     def __init__(self, url: str, wait: float) -> None:
         import psycopg  # noqa: PLC0415 - an optional store
 
-        self.made = time.monotonic()
+        self.since = time.monotonic()
         self.connection: psycopg.Connection[Any] = psycopg.connect(
             url, autocommit=True, prepare_threshold=None, **limits(wait)
         )
@@ -79,16 +79,16 @@ class _Kept:
         self.connection.close()
 
 
-_OPEN: Final[set[_Kept]] = set()
+_OPEN: Final[set[_Session]] = set()
 """All connections of this process, lent or not."""
-_INHERITED: Final[list[_Kept]] = []
+_INHERITED: Final[list[_Session]] = []
 """Those of a parent, kept so that nothing is said to the server when they are forgotten."""
-_IDLE: Final[dict[Key, deque[_Kept]]] = {}
+_IDLE: Final[dict[Key, deque[_Session]]] = {}
 """Those that nobody uses now."""
 
 
 @contextmanager
-def lent(url: str, wait: float, *, snapshot: bool = False) -> Iterator[psycopg.Connection[Any]]:
+def loan(url: str, wait: float, *, snapshot: bool = False) -> Iterator[psycopg.Connection[Any]]:
     """Lend a connection for one transaction: it is committed at the end, or undone by an error.
 
     Parameters
@@ -101,26 +101,26 @@ def lent(url: str, wait: float, *, snapshot: bool = False) -> Iterator[psycopg.C
         Read one committed state and write nothing.
     """
     key = _key(url, wait)
-    kept = _begun(key, snapshot=snapshot)
+    session = _begin(key, snapshot=snapshot)
     try:
-        yield kept.connection
-        kept.commit()
+        yield session.connection
+        session.commit()
     except BaseException:
-        kept.close()
+        session.close()
         raise
     idle = _IDLE.setdefault(key, deque())
-    idle.append(kept)
+    idle.append(session)
     while len(idle) > SPARE:
         with suppress(IndexError):  # another thread was faster
             idle.popleft().close()
 
 
 def _key(url: str, wait: float) -> Key:
-    named = sorted((name, said) for name, said in os.environ.items() if name.startswith("PG"))
-    return url, wait, tuple(named)
+    variables = sorted((name, value) for name, value in os.environ.items() if name.startswith("PG"))
+    return url, wait, tuple(variables)
 
 
-def _begun(key: Key, *, snapshot: bool) -> _Kept:
+def _begin(key: Key, *, snapshot: bool) -> _Session:
     """Begin a transaction, on a connection that is kept or else on a new one."""
     import psycopg  # noqa: PLC0415 - an optional store
 
@@ -137,24 +137,24 @@ def _begun(key: Key, *, snapshot: bool) -> _Kept:
             raise
         else:
             return spare
-    kept = _Kept(url, wait)
+    session = _Session(url, wait)
     try:
-        kept.begin(wait, snapshot=snapshot)
+        session.begin(wait, snapshot=snapshot)
     except BaseException:
-        kept.close()
+        session.close()
         raise
-    return kept
+    return session
 
 
-def _spare(key: Key) -> _Kept | None:
+def _spare(key: Key) -> _Session | None:
     """Take the connection that was used last; close those that are too old."""
     idle = _IDLE.get(key, deque())
     with suppress(IndexError):
         while True:
-            kept = idle.pop()
-            if time.monotonic() - kept.made < AGE:
-                return kept
-            kept.close()
+            session = idle.pop()
+            if time.monotonic() - session.since < AGE:
+                return session
+            session.close()
     return None
 
 
@@ -193,9 +193,9 @@ def _after_fork() -> None:
     if not _OPEN:
         return
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for kept in _OPEN:
+    for session in _OPEN:
         with suppress(Exception):  # one that was being closed
-            os.dup2(nowhere, kept.connection.fileno(), inheritable=False)
+            os.dup2(nowhere, session.connection.fileno(), inheritable=False)
     os.close(nowhere)
     _INHERITED.extend(_OPEN)
     _OPEN.clear()

@@ -44,7 +44,7 @@ class _Book:
             questions={
                 q: [n for n in past if n <= last] for q, past in dict(self.questions).items()
             },
-            outcomes={n: told for n, told in dict(self.outcomes).items() if n in settled},
+            outcomes={n: outcome for n, outcome in dict(self.outcomes).items() if n in settled},
             settlements=settled,
         )
 
@@ -74,11 +74,11 @@ class _Book:
         if settles is not None:
             self.settlements[settles] = line.number
 
-    def asked(self, question: str) -> list[int]:
+    def numbers_of(self, question: str) -> list[int]:
         return self.questions.get(question, [])[::-1]
 
     def bound(self, question: str, since: int) -> int:
-        return sum(self.chain[n - 1].kind == "key" and n > since for n in self.asked(question))
+        return sum(self.chain[n - 1].kind == "key" and n > since for n in self.numbers_of(question))
 
     def settled(self, number: int) -> int | None:
         return self.settlements.get(number)

@@ -112,21 +112,21 @@ def anchors_of(where: str, identity: str, witness: str | None = None) -> tuple[A
     return (*own, _anchor.of_user(identity), *afar)
 
 
-def witness_of(given: str | None, policy: Policy | None, where: str, identity: str) -> str | None:
+def witness_of(witness: str | None, policy: Policy | None, where: str, identity: str) -> str | None:
     """Witness that was given, or that the environment or the policy names.
 
     Who decides without a policy gets the one that the marks know of.
     """
-    named = given or os.environ.get("DISCREET_WITNESS")
+    url = witness or os.environ.get("DISCREET_WITNESS")
     stated = None if policy is None else policy.witness
-    if named and stated and address(named) != address(stated):
+    if url and stated and address(url) != address(stated):
         raise LedgerError(
             f"the policy names the witness {address(stated)!r}, and DISCREET_WITNESS or the caller "
             "another one: a ledger has one",
             hint=f"export DISCREET_WITNESS={stated}, with a user if it needs one",
         )
-    if named or policy is not None:
-        return named or stated
+    if url or policy is not None:
+        return url or stated
     marks = (anchor.read() for anchor in anchors_of(where, identity))
     return next((mark.witness for mark in marks if mark is not None and mark.witness), None)
 
@@ -185,8 +185,8 @@ def open_ledger(
         raise
     except LedgerError as refusal:
         # its words are about files and lines, never about data
-        named = policy.identity if isinstance(policy, Policy) else policy
-        note("ledger refused", refusal, policy=named, said=refusal.message)
+        name = policy.identity if isinstance(policy, Policy) else policy
+        note("ledger refused", refusal, policy=name, said=refusal.message)
         raise
 
 
@@ -204,7 +204,7 @@ def is_server(where: str) -> bool:
 
 
 def _opened(
-    where: str | os.PathLike[str], policy: Policy | str | None, **given: Any
+    where: str | os.PathLike[str], policy: Policy | str | None, **options: Any
 ) -> ChainedLedger:
     if isinstance(where, str) and where == MEMORY:
         if not isinstance(policy, Policy):
@@ -216,10 +216,10 @@ def _opened(
                 "a PostgreSQL ledger may hold several policies: say which",
                 hint='open_ledger(url, "people")',
             )
-        return PostgresLedger(str(where), policy, **given)
+        return PostgresLedger(str(where), policy, **options)
     if isinstance(policy, str):
         raise ParameterError("a ledger file knows its policy; give a Policy or nothing")
-    return SqliteLedger(where, policy, **given)
+    return SqliteLedger(where, policy, **options)
 
 
 def standing(
@@ -298,12 +298,12 @@ def forget(
             hint=Hint.call("discreet.ledger.forget", "discreet ledger forget", fresh_budget=True),
         )
     mark = _anchor.of_user(identity).read()
-    given = [] if where is None else [os.fspath(where)]
-    places = {address(g) if is_server(g) else os.path.realpath(g): g for g in given}
+    urls = [] if where is None else [os.fspath(where)]
+    places = {address(g) if is_server(g) else os.path.realpath(g): g for g in urls}
     if mark is not None and mark.where != MEMORY:
         places.setdefault(mark.where, mark.where)
-    for place, named in places.items():
-        if holds(place, named, identity):
+    for place, url in places.items():
+        if holds(place, url, identity):
             raise LedgerError(
                 f"the ledger {place!r} is still there: only a ledger that is gone can be forgotten",
                 hint="delete the ledger first, if its data are gone too",
@@ -316,12 +316,12 @@ def forget(
     note("ledger forgotten", policy=identity, place=", ".join(places), by=by)
 
 
-def holds(place: str, named: str, identity: str) -> bool:
+def holds(place: str, url: str, identity: str) -> bool:
     """Whether a ledger is in a place; refuse where that cannot be told."""
     try:
         if "://" not in place:
             return os.stat(place).st_size > 0  # noqa: PTH116 - the path is text everywhere here
-        store = PostgresStore(named, identity)
+        store = PostgresStore(url, identity)
         if store.version() is None:
             return False
         with store.reading() as tx:
@@ -351,14 +351,14 @@ def _no_host(where: str, identity: str) -> LedgerIntegrityError:
     )
 
 
-def _not_here(identity: str, asked: str, known: str) -> LedgerIntegrityError:
+def _not_here(identity: str, other: str, home: str) -> LedgerIntegrityError:
     """Refusal of a second ledger: the first one is elsewhere, or was."""
-    if "://" not in known and not Path(known).exists():
-        return gone(known)
+    if "://" not in home and not Path(home).exists():
+        return gone(home)
     return LedgerIntegrityError(
-        f"policy {identity!r} keeps its ledger at {known!r}; one at {asked!r} would be a second "
+        f"policy {identity!r} keeps its ledger at {home!r}; one at {other!r} would be a second "
         "budget for the same data; other data need another [policy] name",
-        hint=Hint("ledger", known) if "://" not in known else _SERVER,
+        hint=Hint("ledger", home) if "://" not in home else _SERVER,
     )
 
 

@@ -48,7 +48,7 @@ def slot_of(analyst: str | None, key: str | None) -> str | None:
     return None if key is None else digest(canonical([analyst or "", key]))
 
 
-def asked(entry: Entry, cost: Mapping[str, str] | None = None) -> list[object]:
+def release_terms(entry: Entry, cost: Mapping[str, str] | None = None) -> list[object]:
     """Question, price and noise: equal for equal releases."""
     price = cost_body(entry.cost) if cost is None else cost
     return [entry.fingerprint, entry.plan, entry.noise, entry.neighbours, entry.unit, price]
@@ -59,7 +59,7 @@ def question_of(state: State, entry: Entry, cost: Mapping[str, str]) -> str:
     if entry.once:
         return once(state, entry.plan)
     group = _budget.group_of(state.limits, entry.analyst)
-    return digest(canonical([state.period, group, entry.source, *asked(entry, cost)]))
+    return digest(canonical([state.period, group, entry.source, *release_terms(entry, cost)]))
 
 
 def once(state: State, plan: str) -> str:
@@ -81,7 +81,7 @@ def same_question(state: State, entry: Entry, question: str | None) -> bool:
     """Whether a question was asked in this period about the same data, in whatever share."""
     if entry.once:
         return question == once(state, entry.plan)
-    rest = [entry.source, *asked(entry)]
+    rest = [entry.source, *release_terms(entry)]
     groups = _budget.groups_of(entry.analyst)
     return question in {digest(canonical([state.period, group, *rest])) for group in groups}
 
@@ -114,12 +114,12 @@ def outcome_of(
 
     With `question`, refuse a debit that was sealed for another one.
     """
-    number, stored = line.number, tx.outcome(line.number)
+    number, outcome = line.number, tx.outcome(line.number)
     body = head.content.open.get(str(number))
     if body is not None:
         if digest(line.body) != body or not seals(line):
             raise damaged(number)
-        if stored is not None:
+        if outcome is not None:
             raise _spoilt(number, "was not settled, but has an answer")
         if question is not None and line.content.get("question") != question:
             raise _spoilt(number, "is found under another question")
@@ -128,16 +128,20 @@ def outcome_of(
     if by is None or not number < by <= head.number:
         raise _spoilt(number, "was settled, but the line that says so is not found")
     last = reached(tx.line, head, by)
-    told, named = last.content, (number, line.hash)
-    if last.kind != "settle" or (told["debit"], told["line"]) != named or not seals(line):
+    settlement, debit = last.content, (number, line.hash)
+    if (
+        last.kind != "settle"
+        or (settlement["debit"], settlement["line"]) != debit
+        or not seals(line)
+    ):
         raise damaged(number)
-    if question is not None and told["question"] != question:
+    if question is not None and settlement["question"] != question:
         raise _spoilt(number, "is found under another question")
-    if stored is None:
+    if outcome is None:
         raise _spoilt(number, "was settled, but its stored answer is gone")
-    if told["record"] != (None if stored[1] is None else digest(stored[1])):
+    if settlement["record"] != (None if outcome[1] is None else digest(outcome[1])):
         raise _spoilt(number, "was settled with another answer than the stored one")
-    return stored
+    return outcome
 
 
 def waiting_for(
@@ -149,7 +153,7 @@ def waiting_for(
     question and is found by its key alone.
     """
     open_debits = head.content.open
-    for number in tx.asked(question) if open_debits else ():
+    for number in tx.numbers_of(question) if open_debits else ():
         line = tx.line(number) if str(number) in open_debits else None
         if line is not None and line.hash not in live and "question" in line.content:
             return number
@@ -162,10 +166,10 @@ def check_store(tx: Transaction, lines: Sequence[Line], head: Head) -> None:
     records: dict[int, str | None] = {}
     questions: dict[int, str] = {}
     pairs = zip_longest(replayed(lines, head), tx.index())
-    for found, row in pairs:
-        if found is None or row is None:
+    for pair, row in pairs:
+        if pair is None or row is None:
             raise damaged(head.number)
-        before, line = found
+        before, line = pair
         if row != (line.number, *_columns(before, line, questions)):
             raise _spoilt(line.number, "is found under another key, question or debit")
         if line.kind in {"settle", "key"}:

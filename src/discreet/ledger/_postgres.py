@@ -19,7 +19,7 @@ from discreet._address import address
 from discreet._dataclass import dataclass
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._chain import KINDS, Head, Line, gone
-from discreet.ledger._lent import drop, lent
+from discreet.ledger._lent import drop, loan
 from discreet.ledger._state import FORMAT, newer
 from discreet.ledger._store import (
     INSERT,
@@ -111,7 +111,7 @@ class _Locking(SqlTransaction):
         super().__init__(connection, policy, "%s")
         self._end = super().head()
         ends = () if self._end is None else (1, self._end.number)
-        self._read = {line.number: line for line in self.some(ends)}
+        self._cache = {line.number: line for line in self.some(ends)}
 
     def head(self) -> Head | None:
         """End of the chain, locked until the transaction ends."""
@@ -119,10 +119,10 @@ class _Locking(SqlTransaction):
 
     def line(self, number: int) -> Line | None:
         """The line of this number, or None."""
-        found = self._read.get(number) or super().line(number)
-        if found is not None:
-            self._read[number] = found
-        return found
+        line = self._cache.get(number) or super().line(number)
+        if line is not None:
+            self._cache[number] = line
+        return line
 
     def append(
         self,
@@ -184,8 +184,8 @@ class PostgresStore:
     def _format(self, connection: psycopg.Connection[Any]) -> int | None:
         """Version of the tables; None when there are none."""
         sql = "SELECT to_regclass('discreet_answers'), to_regclass('discreet_format')"
-        tables, named = connection.execute(sql).fetchone() or (None, None)
-        if named is None:
+        tables, version_table = connection.execute(sql).fetchone() or (None, None)
+        if version_table is None:
             return None if tables is None else 1
         row = connection.execute("SELECT version FROM discreet_format").fetchone()
         version = 0 if row is None else int(row[0])
@@ -220,7 +220,7 @@ class PostgresStore:
         import psycopg  # noqa: PLC0415 - an optional store
 
         try:
-            with lent(self.url, self.wait, snapshot=snapshot) as connection:
+            with loan(self.url, self.wait, snapshot=snapshot) as connection:
                 yield connection
         except (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure):
             raise RolledBackError("the ledger is in use; nothing was charged") from None

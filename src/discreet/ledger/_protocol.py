@@ -104,17 +104,17 @@ def exact_in(noise: str) -> tuple[str, ...]:
     """
     if '"unprotected"' not in noise:
         return ()
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
 
     def search(part: dict[str, Any] | list[Any]) -> None:
         if isinstance(part, dict):
-            found.update(dict.fromkeys(map(str, part.get("unprotected") or ())))
+            names.update(dict.fromkeys(map(str, part.get("unprotected") or ())))
         for inner in part.values() if isinstance(part, dict) else part:
             if isinstance(inner, dict | list):
                 search(inner)
 
     search([json.loads(noise)])
-    return tuple(found)
+    return tuple(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +146,11 @@ class Verified:
 
     def __str__(self) -> str:
         missing = " and ".join(self.unmarked)
-        lost = f"; {missing} {'is' if len(self.unmarked) == 1 else 'are'} missing"
+        gaps = f"; {missing} {'is' if len(self.unmarked) == 1 else 'are'} missing"
         return (
             f"{plural(self.lines, 'line')}, {self.debits} of them debits, period {self.period}: "
             f"chain, totals and {'the other ' if missing else ''}anchors agree"
-            f"{lost if missing else ''} (head {self.head[:16]})"
+            f"{gaps if missing else ''} (head {self.head[:16]})"
         )
 
 

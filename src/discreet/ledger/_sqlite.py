@@ -82,7 +82,7 @@ _SCHEMA: Final = (
     f"PRAGMA user_version = {FORMAT}",
 )
 
-_KEPT: Final = {
+_COLUMNS: Final = {
     "discreet_lines": "policy, number, at, kind, body, state, previous, hash, slot, question",
     "discreet_heads": "one, policy, number, hash, state",
     "discreet_answers": "policy, number, record",
@@ -94,31 +94,31 @@ _ADDED: Final = {1: "", **dict.fromkeys((2, 3, 4), ", jump, settles")}
 
 def _moves(version: int) -> tuple[str, ...]:
     """From an earlier format, in one transaction: a table cannot change what it allows."""
-    kept = {**_KEPT, "discreet_lines": _KEPT["discreet_lines"] + _ADDED[version]}
+    columns = {**_COLUMNS, "discreet_lines": _COLUMNS["discreet_lines"] + _ADDED[version]}
     grown = [f"{t}_{e}" for t in ("discreet_lines", "discreet_answers") for e in _CHANGES]
     return (
         *(f"DROP TRIGGER IF EXISTS {trigger}" for trigger in grown),
         *(f"DROP INDEX IF EXISTS discreet_{i}" for i in ("questions", "slots", "settlements")),
-        *(f"ALTER TABLE {table} RENAME TO {table}_old" for table in kept),
+        *(f"ALTER TABLE {table} RENAME TO {table}_old" for table in columns),
         *_SCHEMA,
         *(f"INSERT INTO {table} ({names}) SELECT {names} FROM {table}_old"  # noqa: S608 - names of ours
-          for table, names in kept.items()),
-        *(f"DROP TABLE {table}_old" for table in reversed(kept)),
+          for table, names in columns.items()),
+        *(f"DROP TABLE {table}_old" for table in reversed(columns)),
     )  # fmt: skip
 
 
 class _SqliteTransaction(SqlTransaction):
     def check(self) -> None:
         """Refuse a file whose pages or indices do not fit together."""
-        told = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
-        if told is None or told[0] != "ok":
+        row = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if row is None or row[0] != "ok":
             raise LedgerIntegrityError(
                 "the ledger's file is damaged: its pages or indices do not fit together",
                 hint=RESTORE,
             )
 
 
-class _Kept:
+class _Spare:
     """A connection, and the process and file it belongs to."""
 
     connection: sqlite3.Connection | None = None  # until an interrupt lets it be made
@@ -142,7 +142,7 @@ class _Kept:
 
 
 _INHERITED: Final[list[sqlite3.Connection]] = []
-_IDLE: Final[defaultdict[str, deque[_Kept]]] = defaultdict(lambda: deque(maxlen=_SPARE))
+_IDLE: Final[defaultdict[str, deque[_Spare]]] = defaultdict(lambda: deque(maxlen=_SPARE))
 """Connections that nobody uses now, by path."""
 
 
@@ -220,8 +220,8 @@ class SqliteStore:
     def _format(self, connection: sqlite3.Connection) -> int | None:
         """Version of the file's tables; None when it has none."""
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        made = "SELECT 1 FROM sqlite_master WHERE name = 'discreet_heads'"
-        return version or (1 if connection.execute(made).fetchone() is not None else None)
+        query = "SELECT 1 FROM sqlite_master WHERE name = 'discreet_heads'"
+        return version or (1 if connection.execute(query).fetchone() is not None else None)
 
     @contextmanager
     def _connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
@@ -233,7 +233,7 @@ class SqliteStore:
                 spare = idle.pop()
             usable = spare is not None and (spare.process, spare.file) == (os.getpid(), file)
             if spare is None or spare.connection is None or file is None or create or not usable:
-                spare = _Kept(connection := self.connect(create=create), file, self.wait)
+                spare = _Spare(connection := self.connect(create=create), file, self.wait)
             else:
                 connection = spare.connection
                 if spare.wait != self.wait:

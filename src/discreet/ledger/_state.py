@@ -167,9 +167,9 @@ class State:
 
     def __post_init__(self) -> None:
         for name in _MAPPINGS:
-            given = getattr(self, name)
-            if not isinstance(given, Frozen):
-                object.__setattr__(self, name, freeze(dict(given)))
+            value = getattr(self, name)
+            if not isinstance(value, Frozen):
+                object.__setattr__(self, name, freeze(dict(value)))
 
     @property
     def pure(self) -> bool:
@@ -205,7 +205,7 @@ class State:
         parts = [f'"{name}":{canonical(whole[name])}' for name in sorted(whole)]
         return f"{{{','.join(parts)}}}"
 
-    def kept(self) -> str:
+    def remember(self) -> str:
         """Write the state, and remember it: whoever writes one meets it again."""
         text = self.to_text()
         if self.format <= FORMAT:
@@ -282,8 +282,8 @@ def after(
                 lost=state.lost + (state.format > _ALWAYS and body["plan"] == RESTORED),
             )
         case "settle":
-            left = {n: h for n, h in state.open.items() if n != str(body["debit"])}
-            return replace(state, open=left)
+            rest = {n: h for n, h in state.open.items() if n != str(body["debit"])}
+            return replace(state, open=rest)
         case "format":
             impure = body.get("by_rho", False)
             return replace(state, format=body["format"], open=body["open"], by_rho=impure)

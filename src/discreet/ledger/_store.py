@@ -64,7 +64,7 @@ class Transaction(Protocol):
         """Latest line that answered a question."""
         ...
 
-    def asked(self, question: str) -> list[int]:
+    def numbers_of(self, question: str) -> list[int]:
         """All lines that asked a question, latest first."""
         ...
 
@@ -136,13 +136,13 @@ class SqlTransaction:
 
     def line(self, number: int) -> Line | None:
         """The line of this number, or None."""
-        known = self._lines.get(number)  # read once: a transaction sees one state
-        if known is None:
+        line = self._lines.get(number)  # read once: a transaction sees one state
+        if line is None:
             row = self._run(f"{_LINES} AND number = ?", number).fetchone()
             if row is None:
                 return None
-            known = self._lines[number] = Line(*_typed(row, *_LINE))
-        return known
+            line = self._lines[number] = Line(*_typed(row, *_LINE))
+        return line
 
     def some(self, numbers: Sequence[int]) -> list[Line]:
         """The lines of these numbers that are there."""
@@ -198,7 +198,7 @@ class SqlTransaction:
         ).fetchone()
         return None if row[0] is None else int(row[0])
 
-    def asked(self, question: str) -> list[int]:
+    def numbers_of(self, question: str) -> list[int]:
         """All lines that asked a question, latest first."""
         sql = (
             "SELECT number FROM discreet_lines WHERE policy = ? AND question = ?"

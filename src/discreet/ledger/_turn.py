@@ -63,12 +63,12 @@ class Turn:
         lines = tuple(self.tx.lines())
         check_links(lines, self.head)
         check_store(self.tx, lines, self.head)
-        stored = dict(self.tx.answers())
-        asked = {n: question for n, _, question, _ in self.tx.index() if question is not None}
-        waiting = {str(n): digest(lines[n - 1].body) for n in asked if n not in stored}
+        records = dict(self.tx.answers())
+        questions = {n: question for n, _, question, _ in self.tx.index() if question is not None}
+        waiting = {str(n): digest(lines[n - 1].body) for n in questions if n not in records}
         self._sealed(waiting, lines)
-        for number, record in stored.items():
-            body = settling(lines[number - 1], asked[number], record)
+        for number, record in records.items():
+            body = settling(lines[number - 1], questions[number], record)
             self.append("settle", body, settles=number)
 
     def _sealed(self, waiting: dict[str, str], lines: Iterable[Line]) -> None:

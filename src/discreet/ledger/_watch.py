@@ -38,16 +38,16 @@ class Service(Afar):
 
     def read(self) -> Mark | None:
         """Give the mark; None if there is none."""
-        said = self._call("GET", f"{_PATH}?ledger={quote(self.policy, safe='')}", None, self.wait)
-        return _mark(said)
+        reply = self._call("GET", f"{_PATH}?ledger={quote(self.policy, safe='')}", None, self.wait)
+        return _mark(reply)
 
     @contextmanager
-    def held(self, wait: float) -> Iterator[HeldService]:
+    def hold(self, wait: float) -> Iterator[ServiceHold]:
         """Keep everybody else from moving the mark."""
-        said = self._call("POST", _PATH, {"ledger": self.policy, "wait": f"{wait:.3f}"}, wait)
-        hold = str(said.get("hold"))
+        reply = self._call("POST", _PATH, {"ledger": self.policy, "wait": f"{wait:.3f}"}, wait)
+        hold = str(reply.get("hold"))
         try:
-            yield HeldService(self, hold, _mark(said))
+            yield ServiceHold(self, hold, _mark(reply))
         finally:
             with contextlib.suppress(LedgerError):  # else it runs out by itself
                 self._call("PUT", _PATH, {"ledger": self.policy, "hold": hold}, wait)
@@ -82,7 +82,7 @@ class Service(Afar):
                 text = None if body is None else canonical(body)
                 line.request(method, parts.path.rstrip("/") + path, text, headers)
                 answer = line.getresponse()
-                status, said = answer.status, json.loads(answer.read(_LONGEST))
+                status, reply = answer.status, json.loads(answer.read(_LONGEST))
         except (OSError, client.HTTPException, ValueError):
             raise LedgerError(
                 "the ledger's witness cannot be reached; nothing was released"
@@ -100,14 +100,14 @@ class Service(Afar):
                 hint="export DISCREET_WITNESS_KEY=…, one for all hosts of the ledger, made there "
                 "with: discreet key add NAME --role witness",
             )
-        result = said.get("result") if isinstance(said, dict) else None
+        result = reply.get("result") if isinstance(reply, dict) else None
         if status != client.OK or not isinstance(result, dict):
             raise LedgerError("the ledger's witness cannot be written; nothing was released")
         return result
 
 
 @dataclass(frozen=True, slots=True)
-class HeldService:
+class ServiceHold:
     """A mark at a service that we hold."""
 
     service: Service
@@ -121,9 +121,9 @@ class HeldService:
         self.service.move(self.hold, mark, back=back)
 
 
-def _mark(said: Mapping[str, Any]) -> Mark | None:
-    found = said.get("mark")
+def _mark(reply: Mapping[str, Any]) -> Mark | None:
+    mark = reply.get("mark")
     try:
-        return None if found is None else Mark(**found)
+        return None if mark is None else Mark(**mark)
     except TypeError:
         raise LedgerError("what the ledger's witness has stored cannot be read") from None

@@ -20,7 +20,7 @@ from discreet._canonical import canonical
 from discreet._dataclass import asdict, dataclass
 from discreet.errors import LedgerBusyError, LedgerError
 from discreet.ledger._anchor import Mark, behind, elsewhere_used
-from discreet.ledger._lent import lent
+from discreet.ledger._lent import loan
 from discreet.ledger._postgres import refused
 
 if TYPE_CHECKING:
@@ -63,25 +63,25 @@ class Witness(Afar):
     def read(self) -> Mark | None:
         """Give the mark; None if there is none."""
         with self._connection(self.wait) as connection:
-            made = connection.execute("SELECT to_regclass('discreet_marks')").fetchone()
-            if made is None or made[0] is None:
+            row = connection.execute("SELECT to_regclass('discreet_marks')").fetchone()
+            if row is None or row[0] is None:
                 return None
             return _mark(connection, self.policy)
 
     @contextmanager
-    def held(self, wait: float) -> Iterator[HeldWitness]:
+    def hold(self, wait: float) -> Iterator[WitnessHold]:
         """Keep everybody else from moving the mark."""
         with self._connection(wait) as connection:
             connection.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self.policy,))
             connection.execute(_TABLE)
-            yield HeldWitness(connection, _mark(connection, self.policy))
+            yield WitnessHold(connection, _mark(connection, self.policy))
 
     @contextmanager
     def _connection(self, wait: float) -> Iterator[psycopg.Connection[Any]]:
         import psycopg  # noqa: PLC0415 - an optional place
 
         try:
-            with lent(self.url, wait) as connection:
+            with loan(self.url, wait) as connection:
                 yield connection
         except psycopg.errors.LockNotAvailable:
             raise LedgerBusyError(
@@ -92,7 +92,7 @@ class Witness(Afar):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldWitness:
+class WitnessHold:
     """A witness that we hold, and the mark that it had."""
 
     connection: psycopg.Connection[Any]

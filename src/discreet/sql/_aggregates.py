@@ -133,8 +133,8 @@ class Outputs:
             alias = self.aliases.get(node.name.casefold())
             # while SELECT is read, an earlier item's name stands behind the table's own
             if alias is not None:
-                known = columns_of(self.assembly.scope) if self.reading else ()
-                if node.name.casefold() not in known:
+                columns = columns_of(self.assembly.scope) if self.reading else ()
+                if node.name.casefold() not in columns:
                     return alias
         if isinstance(node, exp.Literal) and node.is_string:
             return Text(str(node.this))
@@ -164,8 +164,8 @@ class Outputs:
             raise over_rows(self.rows.scope, over)
         if isinstance(node, exp.Column):
             select = node.find_ancestor(exp.Select)
-            shown = [] if select is None else [e.unalias() for e in select.expressions]
-            over = next((e for e in shown if isinstance(e, exp.Window)), None)
+            items = [] if select is None else [e.unalias() for e in select.expressions]
+            over = next((e for e in items if isinstance(e, exp.Window)), None)
             group = None if select is None else select.args.get("group")
             if over is not None and not group:
                 raise over_rows(self.rows.scope, over)
@@ -209,10 +209,10 @@ class Outputs:
         if isinstance(out, KeyValue):
             return _kind(next(k.expr for k in self.assembly.keys if k.name == out.name).type)
         if isinstance(out, StatisticValue):
-            asked = self.assembly.statistics[out.index]
-            if asked.listed:
+            statistic = self.assembly.statistics[out.index]
+            if statistic.listed:
                 return LISTED
-            return "number" if asked.result is None else _kind(asked.result)
+            return "number" if statistic.result is None else _kind(statistic.result)
         return "number"
 
     def _grouping(self, node: exp.Expr) -> OutputExpr:
@@ -253,9 +253,9 @@ class Outputs:
 
     def _moment(self, node: exp.Expr, *, day: bool) -> OutputExpr:
         """Days or seconds of a constant, as those of the dates beside which it stands."""
-        given = self.rows.lower(node)
-        text = given.text if isinstance(given, Word) else None
-        moment = build.typed(given if text is None else build.timestamp(text), "a comparison")
+        operand = self.rows.lower(node)
+        text = operand.text if isinstance(operand, Word) else None
+        moment = build.typed(operand if text is None else build.timestamp(text), "a comparison")
         value = moment.type.value(moment.type.lo)
         assert isinstance(value, dt.date)
         when = value if isinstance(value, dt.datetime) else dt.datetime.combine(value, dt.time())
@@ -378,10 +378,14 @@ class _Call:
 
     def lower(self, kwargs: Sequence[exp.Kwarg]) -> Statistic:
         name, (kind, entry) = self.called, CALLS[self.name]
-        named = {k.name.lower(): k.expression for k in kwargs if k.name.lower() in kind.by_name}
-        rest = [k for k in kwargs if k.name.lower() not in named]
-        if len(rest) + len(named) < len(kwargs):
-            raise QueryError(f"{name} states {min(named)} twice", hint=f"{min(named)} => 0.7")
+        by_keyword = {
+            k.name.lower(): k.expression for k in kwargs if k.name.lower() in kind.by_name
+        }
+        rest = [k for k in kwargs if k.name.lower() not in by_keyword]
+        if len(rest) + len(by_keyword) < len(kwargs):
+            raise QueryError(
+                f"{name} states {min(by_keyword)} twice", hint=f"{min(by_keyword)} => 0.7"
+            )
         kwargs = rest
         if kwargs and not kind.bounded:
             raise refuse(f"{kwargs[0].name} in {name}", "SUM(x, contribution_bounds_per_row => …)")
@@ -396,19 +400,19 @@ class _Call:
             return self._distinct(self.args)
         if kind is Count:  # of the rows for which a condition is true
             arity(name, self.args, 1)
-            passed = build.when(self._given(self.args[0]), build.number(Fraction(1)))
+            passed = build.when(self._argument(self.args[0]), build.number(Fraction(1)))
             return statistic(Count, self._filtered(passed))
         if kind.pairs:
             return self._pair(kind, entry.fixed)
         takes = len(entry.takes)
-        if name == "QUANTILE" and len(self.args) == 1 and not named:
+        if name == "QUANTILE" and len(self.args) == 1 and not by_keyword:
             hint = f"QUANTILE({self.args[0].sql()}, 0.5)"
             raise QueryError("QUANTILE takes 2 arguments", hint=hint)
         arity(name, self.args, 1 + takes - (takes if entry.optional else 0), 1 + takes)
         if len(self.args) == 2 and isinstance(self.args[1], exp.Array):
             each = [f"{name}({self.args[0].sql()}, {q.sql()})" for q in self.args[1].expressions]
             raise refuse(f"{name} of several places at once", ", ".join(each))
-        stated = [*zip(entry.takes, self.args[1:], strict=False), *named.items()]
+        stated = [*zip(entry.takes, self.args[1:], strict=False), *by_keyword.items()]
         options = {
             parameter: kind.parameter(constant(self.outputs.rows.lower(arg), name))
             for parameter, arg in stated
@@ -426,8 +430,8 @@ class _Call:
     def _pair(self, kind: type[Statistic], fixed: Mapping[str, object]) -> Statistic:
         """A statistic of two columns, each filtered alike."""
         arity(self.called, self.args, 2)
-        given = (self._value(), self._filtered(self._given(self.args[1])))
-        sides = [build.typed(operand, self.called) for operand in given]
+        operands = (self._value(), self._filtered(self._argument(self.args[1])))
+        sides = [build.typed(operand, self.called) for operand in operands]
         one, other = (
             e if e.type.kind is Kind.BOOLEAN else build.as_number(e, self.called) for e in sides
         )
@@ -440,9 +444,9 @@ class _Call:
         mode = CALLS[self.name][0] is CALLS["MODE"][0]
         if not mode or not text or select is None or len(select.expressions) > 1:
             return None
-        asked = question(self.args[0], [self.args[0]], [])
+        query = question(self.args[0], [self.args[0]], [])
         most = self.args[1].sql() if len(self.args) > 1 else "1"
-        return None if asked is None else f"{asked} ORDER BY n DESC LIMIT {most}"
+        return None if query is None else f"{query} ORDER BY n DESC LIMIT {most}"
 
     def _take_order(self, constants: int) -> None:
         """Turn ``F(q) WITHIN GROUP (ORDER BY x)`` into ``F(x, q)``."""
@@ -473,7 +477,7 @@ class _Call:
             return statistic(Count, None if self.test is None else self._filtered(one))
         if self._is_unit(arg):  # rows without a unit do not exist
             return statistic(Count, None if self.test is None else self._filtered(Word("")))
-        return statistic(Count, self._filtered(self._given(arg)))
+        return statistic(Count, self._filtered(self._argument(arg)))
 
     def _distinct(self, args: Sequence[exp.Expr]) -> Statistic:
         if len(args) == 1 and isinstance(args[0], exp.Tuple):
@@ -494,7 +498,7 @@ class _Call:
                     hint=on_its_own(args[0]),
                 )
             return statistic(CountUnits, None)
-        return statistic(CountDistinct, self._filtered(self._given(args[0])))
+        return statistic(CountDistinct, self._filtered(self._argument(args[0])))
 
     def _joined(self, args: Sequence[exp.Expr]) -> Operand | None:
         """Combinations of listed values, as labels; a sign that nobody types stands between."""
@@ -502,7 +506,7 @@ class _Call:
         nodes[::2] = args
         try:
             return functools.reduce(
-                lambda a, b: functions.infix("||", a, b), [self._given(n) for n in nodes]
+                lambda a, b: functions.infix("||", a, b), [self._argument(n) for n in nodes]
             )
         except DiscreetError:
             return None  # open text, or more combinations than can be listed
@@ -528,16 +532,16 @@ class _Call:
             raise refuse(f"{self.called}(DISTINCT {own})")
         if isinstance(arg, exp.Star):
             raise QueryError(f"{self.called} needs a column")
-        operand = self._given(arg)
+        operand = self._argument(arg)
         if self.name in ("AVG", "MEAN") and self.limits.per_row is None:
             check_ratio(operand, self.called, arg)
         return self._filtered(self.outputs.bounds.apply(operand, self.limits, self.called))
 
-    def _given(self, node: exp.Expr) -> Operand:
+    def _argument(self, node: exp.Expr) -> Operand:
         rows = self.outputs.rows
         if has_aggregate(node):
             raise refuse("an aggregate inside an aggregate", "GROUP BY sex")
-        return rows.lower(node) if self.test is None else rows.given(self.test, node)
+        return rows.lower(node) if self.test is None else rows.branch(self.test, node)
 
     def _filtered(self, operand: Operand) -> Operand:
         if self.test is None:
@@ -570,9 +574,9 @@ _NODES: Final[dict[type, Callable[[Outputs, exp.Expr], OutputExpr]]] = {
 
 def names_number(scope: Scope, select: exp.Select, part: exp.Expr) -> bool:
     """Whether a condition names an aggregate among the outputs, and no column."""
-    named = {c.name.casefold() for c in all_of(part, exp.Column) if not c.table}
-    named -= columns_of(scope)
-    return any(e.alias.casefold() in named and has_aggregate(e) for e in select.expressions)
+    names = {c.name.casefold() for c in all_of(part, exp.Column) if not c.table}
+    names -= columns_of(scope)
+    return any(e.alias.casefold() in names and has_aggregate(e) for e in select.expressions)
 
 
 def default_name(node: exp.Expr, place: int) -> str:

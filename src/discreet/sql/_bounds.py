@@ -52,8 +52,8 @@ def read_bounds(kwargs: Sequence[exp.Kwarg], rows: Rows) -> Stated:
         name = kwarg.name.lower()
         if name not in _STATED:
             near = build.nearest(name, _STATED)
-            said = f"{near} => {kwarg.expression.sql()}"
-            raise refuse(f"argument {build.quote(name)}", said if near else None)
+            line = f"{near} => {kwarg.expression.sql()}"
+            raise refuse(f"argument {build.quote(name)}", line if near else None)
         pair = kwarg.expression
         if not isinstance(pair, exp.Tuple) or len(pair.expressions) != 2 or _STATED[name] in bounds:
             raise QueryError(f"{name} takes one pair of bounds", hint=f"{name} => (0, 100)")

@@ -28,21 +28,21 @@ def first_rows(select: exp.Select, units: set[str], policy: pol.Policy) -> None:
     inner = start.this.this if start is not None and isinstance(start.this, exp.Subquery) else None
     if not isinstance(inner, exp.Select) or inner.args.get("group"):
         return
-    chosen = _numbered(select, inner, units) or _distinct_on(inner, units)
-    if chosen is None:
+    first = _numbered(select, inner, units) or _distinct_on(inner, units)
+    if first is None:
         return
-    unit, by = chosen
+    unit, by = first
     if _reads(select, unit):
         _check_place(inner, by.this, policy)
     columns = {c.casefold() for t in policy.tables.values() for c in t.columns}
     call = "MAX" if by.args.get("desc") else "MIN"
     items: list[exp.Expr] = [unit.copy()]
-    for name, value in _shown(select, inner, columns):
+    for name, value in _outputs(select, inner, columns):
         if isinstance(value, exp.Column) and value.name.casefold() == unit.name.casefold():
             continue
         own = value == by.this
-        made = calling(call, value) if own else calling(f"ARG_{call}_NULL", value, by.this)
-        items.append(exp.alias_(made, name, quoted=True))
+        pick = calling(call, value) if own else calling(f"ARG_{call}_NULL", value, by.this)
+        items.append(exp.alias_(pick, name, quoted=True))
     inner.set("expressions", items)
     set_group(inner, [unit])
 
@@ -50,10 +50,10 @@ def first_rows(select: exp.Select, units: set[str], policy: pol.Policy) -> None:
 def first_values(select: exp.Select, policy: pol.Policy) -> None:
     """Write FIRST(x ORDER BY y), in a subquery, as the x of the first row; LAST likewise."""
     for call in [c for e in select.expressions for c in all_of(e, exp.Anonymous)]:
-        name, given = function_name(call), call.expressions[:1]
-        if name not in ("FIRST", "LAST") or not given or not isinstance(given[0], exp.Order):
+        name, operands = function_name(call), call.expressions[:1]
+        if name not in ("FIRST", "LAST") or not operands or not isinstance(operands[0], exp.Order):
             continue
-        by, value = given[0].expressions, given[0].this
+        by, value = operands[0].expressions, operands[0].this
         if select.parent is None or len(by) != 1 or len(call.expressions) != 1:
             continue
         _check_place(select, by[0].this, policy)
@@ -84,8 +84,8 @@ def _may_be_null(inner: exp.Select, value: exp.Expr, policy: pol.Policy) -> bool
     source = inner.args["from_"].this
     if any(_is_known(t.unnest(), value) for t in tests_of(inner.args.get("where"))):
         return False
-    named = {c.alias.casefold() for c in inner.root().find_all(exp.CTE)}
-    if not isinstance(source, exp.Table) or source.name.casefold() in named:
+    ctes = {c.alias.casefold() for c in inner.root().find_all(exp.CTE)}
+    if not isinstance(source, exp.Table) or source.name.casefold() in ctes:
         return True
     table = table_of(policy, source)
     if table is None or inner.args.get("joins") or not isinstance(value, exp.Column):
@@ -110,12 +110,12 @@ def _inline(select: exp.Select, units: set[str]) -> None:
     for cte in list(clause.expressions) if clause is not None else ():
         ranks = [e for e in cte.this.expressions if _is_first(e.unalias(), units)]
         name = cte.alias.casefold()
-        read = [t for t in select.find_all(exp.Table) if t.name.casefold() == name]
+        uses = [t for t in select.find_all(exp.Table) if t.name.casefold() == name]
         start = select.args.get("from_")
-        if not (ranks or cte.this.args.get("qualify")) or start is None or len(read) != 1:
+        if not (ranks or cte.this.args.get("qualify")) or start is None or len(uses) != 1:
             continue
-        if start.this is read[0]:
-            start.set("this", under(cte.this.copy(), read[0].alias_or_name))
+        if start.this is uses[0]:
+            start.set("this", under(cte.this.copy(), uses[0].alias_or_name))
             cte.pop()
     if clause is not None and not clause.expressions:
         select.set("with_", None)
@@ -136,10 +136,10 @@ def _numbered(
     if not name:
         return None
     tests = tests_of(select.args.get("where"))
-    chosen = [t for t in tests if _is_one(t.unnest(), name)]
-    if len(chosen) != 1:
+    firsts = [t for t in tests if _is_one(t.unnest(), name)]
+    if len(firsts) != 1:
         return None
-    set_tests(select, [t for t in tests if t is not chosen[0]])
+    set_tests(select, [t for t in tests if t is not firsts[0]])
     inner.set("expressions", [e for e in inner.expressions if e is not ranks[0]])
     return _parts(ranks[0].unalias())
 
@@ -159,17 +159,19 @@ def _distinct_on(inner: exp.Select, units: set[str]) -> tuple[exp.Column, exp.Or
     return keys[0], by[1]
 
 
-def _shown(select: exp.Select, inner: exp.Select, columns: set[str]) -> list[tuple[str, exp.Expr]]:
+def _outputs(
+    select: exp.Select, inner: exp.Select, columns: set[str]
+) -> list[tuple[str, exp.Expr]]:
     """Columns of the subquery by name; of * those that the question uses."""
-    found: dict[str, tuple[str, exp.Expr]] = {}
+    items: dict[str, tuple[str, exp.Expr]] = {}
     for item in inner.expressions:
         if isinstance(item, exp.Star):
-            used = [c for c in select.find_all(exp.Column) if c.parent_select is select]
-            names = dict.fromkeys(c.name for c in used if c.name.casefold() in columns)
-            found |= {n.casefold(): (n, exp.column(n)) for n in names if n.casefold() not in found}
+            own = [c for c in select.find_all(exp.Column) if c.parent_select is select]
+            names = dict.fromkeys(c.name for c in own if c.name.casefold() in columns)
+            items |= {n.casefold(): (n, exp.column(n)) for n in names if n.casefold() not in items}
         else:
-            found[item.alias_or_name.casefold()] = (item.alias_or_name, item.unalias())
-    return list(found.values())
+            items[item.alias_or_name.casefold()] = (item.alias_or_name, item.unalias())
+    return list(items.values())
 
 
 def _parts(window: exp.Expr) -> tuple[exp.Column, exp.Ordered]:

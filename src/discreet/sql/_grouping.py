@@ -24,14 +24,14 @@ def levels(group: exp.Group) -> list[Level]:
     """What each level groups by; one level without ROLLUP, CUBE or GROUPING SETS."""
     only(group, "expressions", "all", "rollup", "cube", "grouping_sets", hint="GROUP BY sex, age")
     kinds: Sequence[type[exp.Expr]] = (exp.Rollup, exp.Cube, exp.GroupingSets)
-    written = list(group.expressions)
+    clauses = list(group.expressions)
     for kind, name in zip(kinds, ("rollup", "cube", "grouping_sets"), strict=True):
         for clause in group.args.get(name) or ():
             if clause.expressions:
-                written.append(clause)
+                clauses.append(clause)
             else:  # GROUP BY a, b WITH ROLLUP
-                written = [kind(expressions=written)]
-    return _crossed([_choices(node) for node in written])
+                clauses = [kind(expressions=clauses)]
+    return _crossed([_choices(node) for node in clauses])
 
 
 def check_totals(assembly: Assembly, select: exp.Select) -> None:
@@ -93,7 +93,7 @@ def each_place(items: Sequence[exp.Expr], count: int) -> list[exp.Expr]:
     """Write ORDER BY ALL as the places of all outputs."""
     if len(items) != 1 or items[0].this != exp.column("ALL"):
         return list(items)
-    made = [items[0].copy() for _ in range(count)]
-    for place, item in enumerate(made, 1):
+    copies = [items[0].copy() for _ in range(count)]
+    for place, item in enumerate(copies, 1):
         item.set("this", exp.Literal.number(place))
-    return made
+    return copies

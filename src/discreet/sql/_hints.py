@@ -70,8 +70,8 @@ def own_hints(text: str, policy: pol.Policy, read: Callable[[str], object]) -> I
         own = rewritten(hint, policy, frozenset(_WORD.findall(text)))
         # a name that is mended may leave another fault
         beside = error.message if isinstance(error, UnknownNameError) else None
-        asked = None if own is None else pasted(own, text, read, beside)
-        if asked is None or (beside and _of_another_kind(str(own), error, asked, read)):
+        query = None if own is None else pasted(own, text, read, beside)
+        if query is None or (beside and _of_another_kind(str(own), error, query, read)):
             own = None
         if own == hint:
             raise
@@ -83,11 +83,11 @@ def _in_other_table(error: QueryError, text: str, policy: pol.Policy) -> Unknown
     name = error.missing if isinstance(error, UnknownNameError) else None
     if name is None:
         return None
-    said = text.casefold()
+    folded = text.casefold()
     tables = [
         quote(t.name)
         for t in policy.tables.values()
-        if t.name.casefold() not in said and name.casefold() in {c.casefold() for c in t.columns}
+        if t.name.casefold() not in folded and name.casefold() in {c.casefold() for c in t.columns}
     ]
     if not tables:
         return None
@@ -103,14 +103,14 @@ _KINDS: Final = re.compile(
 
 
 def _of_another_kind(
-    near: str, error: QueryError, asked: str, read: Callable[[str], object]
+    near: str, error: QueryError, query: str, read: Callable[[str], object]
 ) -> bool:
     """Whether a name that is not quite alike is that of a column of another kind."""
     name = error.missing if isinstance(error, UnknownNameError) else None
     if name is None or SequenceMatcher(None, name.casefold(), near.casefold()).ratio() > _ALIKE:
         return False
     try:
-        read(asked)
+        read(query)
     except QueryError as refused:
         return bool(_KINDS.search(refused.message))
     return False
@@ -125,8 +125,8 @@ _LISTS: Final = frozenset({"DESCRIBE", "DESC", "SHOW", "SUMMARIZE"})
 
 def _summary(words: Sequence[str], policy: pol.Policy) -> UnsupportedQueryError:
     """Refuse SUMMARIZE t, with a question about the numbers of the table."""
-    named = {w.strip('`"[]').casefold() for w in words[1:]}
-    tables = [t for t in policy.tables.values() if t.name.casefold() in named and not t.public]
+    names = {w.strip('`"[]').casefold() for w in words[1:]}
+    tables = [t for t in policy.tables.values() if t.name.casefold() in names and not t.public]
     hint = None
     if tables:
         kinds = (pol.Integer, pol.Real)
@@ -147,8 +147,8 @@ def check_catalogue(text: str, policy: pol.Policy) -> None:
     start = plain_str(text, "a question", QueryError)[:200]
     words = start.replace(";", " ").split()
     first = words[0].upper() if words else ""
-    if found := _OTHER.match(start):
-        manner = "a formula of a spreadsheet" if found[1] == "=" else "a line of Python"
+    if match := _OTHER.match(start):
+        manner = "a formula of a spreadsheet" if match[1] == "=" else "a line of Python"
         raise UnsupportedQueryError(
             f"this is {manner}; a question is SQL, and begins with SELECT (in Python, "
             "curator.table has methods)",
@@ -164,13 +164,13 @@ def check_catalogue(text: str, policy: pol.Policy) -> None:
         return
     if first == "SUMMARIZE":
         raise _summary(words, policy)
-    named = {written(w.strip('`"[]')).casefold() for w in words[1:]}
-    asked = [t for t in policy.tables.values() if written(t.name).casefold() in named]
+    names = {written(w.strip('`"[]')).casefold() for w in words[1:]}
+    tables = [t for t in policy.tables.values() if written(t.name).casefold() in names]
     lists = [
         f"{written(t.name)} ("
         + ", ".join(f"{written(n)} {type(c).__name__.casefold()}" for n, c in t.columns.items())
         + ")"
-        for t in asked or policy.tables.values()
+        for t in tables or policy.tables.values()
     ]
     raise UnsupportedQueryError(
         f"{first} is no question about people; the policy lists {'; '.join(lists)}",
@@ -178,18 +178,18 @@ def check_catalogue(text: str, policy: pol.Policy) -> None:
     )
 
 
-def rewritten(hint: str, policy: pol.Policy, asked: frozenset[str] = frozenset()) -> str | None:
+def rewritten(hint: str, policy: pol.Policy, words: frozenset[str] = frozenset()) -> str | None:
     """Write an example with names of the policy; None where it has none that fit.
 
-    Words that were `asked` are names of the user's, which nothing else can stand for.
+    `words` of the question are names of the user's, which nothing else can stand for.
     """
     tables = [t for t in policy.tables.values() if not t.public]
-    known = {n.casefold() for t in policy.tables.values() for n in (t.name, *t.columns)}
-    strange = [w for w in _WORD.findall(_QUOTED.sub("", hint)) if w in _SAMPLES and w not in known]
+    own = {n.casefold() for t in policy.tables.values() for n in (t.name, *t.columns)}
+    strange = [w for w in _WORD.findall(_QUOTED.sub("", hint)) if w in _SAMPLES and w not in own]
     # an example with constants is about its own columns
     if not strange:
         return hint
-    if "'" in hint or asked.intersection(strange):
+    if "'" in hint or words.intersection(strange):
         return None
     names = {"people": written(tables[0].name)} if "people" in strange else {}
     for word in set(strange) - {"people"}:
@@ -209,9 +209,9 @@ def question(node: exp.Expr, keys: Sequence[exp.Expr], values: Sequence[exp.Expr
     if select is None or select.args.get("from_") is None or select.args.get("with_"):
         return None
     calls = values or [count_rows()]
-    asked = exp.select(*(k.copy() for k in keys), *(exp.alias_(c.copy(), "n") for c in calls))
-    set_group(with_clauses(asked, select, "from_", "joins", "where"), keys)
-    return asked.sql()
+    query = exp.select(*(k.copy() for k in keys), *(exp.alias_(c.copy(), "n") for c in calls))
+    set_group(with_clauses(query, select, "from_", "joins", "where"), keys)
+    return query.sql()
 
 
 def tested_later(part: exp.Expr) -> str | None:
@@ -219,9 +219,9 @@ def tested_later(part: exp.Expr) -> str | None:
     select = part.find_ancestor(exp.Select)
     if select is None or select.parent is not None:
         return None
-    asked = select.copy()
-    set_tests(asked, [p for p in tests_of(select.args["where"]) if p != part])
-    return asked.having(part.copy()).sql()
+    query = select.copy()
+    set_tests(query, [p for p in tests_of(select.args["where"]) if p != part])
+    return query.having(part.copy()).sql()
 
 
 def joined_otherwise(join: exp.Join) -> str | None:
@@ -229,13 +229,13 @@ def joined_otherwise(join: exp.Join) -> str | None:
     select = join.find_ancestor(exp.Select)
     if select is None or select.parent is not None or len(select.args["joins"]) != 1:
         return None
-    asked = select.copy()
-    start, own = asked.args["from_"].this, asked.args["joins"][0]
+    other = select.copy()
+    start, own = other.args["from_"].this, other.args["joins"][0]
     if join.args.get("side") == "RIGHT" and join.args.get("kind") in (None, "", "OUTER"):
         own.set("side", "LEFT")
-        asked.args["from_"].set("this", own.this.copy())
+        other.args["from_"].set("this", own.this.copy())
         own.set("this", start.copy())
-        return asked.sql()
+        return other.sql()
     if join.args.get("kind") not in ("SEMI", "ANTI"):
         return None
     names = own.args.get("using") or [exp.Identifier()]
@@ -247,17 +247,22 @@ def joined_otherwise(join: exp.Join) -> str | None:
         return None
     inner = exp.select(pair[1].copy()).from_(own.this.copy())
     test: exp.Expr = exp.In(this=pair[0].copy(), query=exp.Subquery(this=inner))
-    asked.set("joins", None)
-    return asked.where(exp.Not(this=test) if join.args["kind"] == "ANTI" else test).sql()
+    other.set("joins", None)
+    return other.where(exp.Not(this=test) if join.args["kind"] == "ANTI" else test).sql()
 
 
 def levels_apart(select: exp.Select, levels: Sequence[Sequence[exp.Expr]]) -> str | None:
     """A question with totals, as a question for each level with UNION ALL between them."""
-    said = [n for e in select.expressions for n in e.walk() if function_name(n) == "GROUPING"]
-    if said or select.parent is not None or select.args.get("with_") or select.args.get("hint"):
+    groupings = [n for e in select.expressions for n in e.walk() if function_name(n) == "GROUPING"]
+    if (
+        groupings
+        or select.parent is not None
+        or select.args.get("with_")
+        or select.args.get("hint")
+    ):
         return None
     every = [resolved(select, k) for level in levels for k in level]
-    asked: list[exp.Select] = []
+    queries: list[exp.Select] = []
     for level in levels:
         own, keys = select.copy(), [resolved(select, k) for k in level]
         for item in own.expressions:
@@ -267,8 +272,8 @@ def levels_apart(select: exp.Select, levels: Sequence[Sequence[exp.Expr]]) -> st
         set_group(own, keys)
         own.set("order", None)
         own.set("limit", None)
-        asked.append(own)
-    text = " UNION ALL ".join(s.sql() for s in asked)
+        queries.append(own)
+    text = " UNION ALL ".join(s.sql() for s in queries)
     after = [c.sql() for n in ("order", "limit") if (c := select.args.get(n)) is not None]
     return " ".join([text, *after])
 
@@ -296,12 +301,12 @@ def with_keys(
 
 def on_its_own(unit: exp.Expr) -> str | None:
     """The people who pass the test of a FILTER, as a question of their own."""
-    kept, select = unit.find_ancestor(exp.Filter), unit.find_ancestor(exp.Select)
-    if kept is None or select is None:
+    aggregate, select = unit.find_ancestor(exp.Filter), unit.find_ancestor(exp.Select)
+    if aggregate is None or select is None:
         return None
-    asked = exp.select(exp.alias_(count_different(unit), "n"))
-    with_clauses(asked, select, "with_", "from_", "joins", "where")
-    return asked.where(kept.expression.this.copy()).sql()
+    query = exp.select(exp.alias_(count_different(unit), "n"))
+    with_clauses(query, select, "with_", "from_", "joins", "where")
+    return query.where(aggregate.expression.this.copy()).sql()
 
 
 _INSTEAD: Final = {
@@ -365,9 +370,9 @@ def absent(
 def _instead(
     name: str, node: exp.Expr, args: Sequence[exp.Expr], row: Callable[[exp.Expr], Operand | None]
 ) -> str | None:
-    own, given, form = args[0].sql(), row(args[0]), _INSTEAD[name]
-    if isinstance(given, Expr) and given.type.is_numeric:
-        low = form.startswith("EXP") and given.type.lo <= 0
+    own, operand, form = args[0].sql(), row(args[0]), _INSTEAD[name]
+    if isinstance(operand, Expr) and operand.type.is_numeric:
+        low = form.startswith("EXP") and operand.type.lo <= 0
         if form.startswith("MODE") or low:
             return None  # numbers have no mode here, and a logarithm begins above zero
     if not form.startswith("SELECT"):
@@ -386,12 +391,12 @@ def about_people(select: exp.Select, key: exp.Expr) -> str:
     call = calls[0] if calls else count_rows()
     inner = exp.select(key.copy(), exp.alias_(call.copy(), "n"))
     set_group(with_clauses(inner, select, "from_", "joins", "where", "having"), [key])
-    asked = "AVG(n) AS per_person"
+    item = "AVG(n) AS per_person"
     if having := inner.args.get("having"):  # how many pass it
-        named = {e.alias.casefold(): e.this for e in select.expressions if e.alias}
+        items = {e.alias.casefold(): e.this for e in select.expressions if e.alias}
         for column in list(having.find_all(exp.Column)):
-            column.replace(named.get(column.name.casefold(), column).copy())
-        asked = "COUNT(*) AS persons"
+            column.replace(items.get(column.name.casefold(), column).copy())
+        item = "COUNT(*) AS persons"
     before = select.args.get("with_")
     defined = "" if before is None else f"{before.sql()} "
-    return f"{defined}SELECT {asked} FROM ({inner.sql()})"  # noqa: S608 - a hint
+    return f"{defined}SELECT {item} FROM ({inner.sql()})"  # noqa: S608 - a hint

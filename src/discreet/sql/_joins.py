@@ -42,10 +42,10 @@ class _Item:
     @property
     def depth(self) -> int:
         """How many tables own the rows, one above the other."""
-        found, table = 0, self.table
+        steps, table = 0, self.table
         while table is not None and table.owner is not None:
-            found, table = found + 1, table.owner.above
-        return found
+            steps, table = steps + 1, table.owner.above
+        return steps
 
 
 def arranged(root: exp.Select, policy: pol.Policy) -> exp.Select:
@@ -70,13 +70,13 @@ def _write_on(select: exp.Select, joins: list[exp.Join], items: list[_Item]) -> 
         if not bare or join.args.get("kind") not in (None, "CROSS") or where is None:
             continue
         parts = tests_of(where)
-        known, own = items[:place], items[place]
-        found = [p for p in parts if _between(p, own, known)]
-        if not found:
+        before, own = items[:place], items[place]
+        equations = [p for p in parts if _between(p, own, before)]
+        if not equations:
             continue
         join.set("kind", None)
-        join.set("on", exp.and_(*found))
-        set_tests(select, [p for p in parts if p not in found])
+        join.set("on", exp.and_(*equations))
+        set_tests(select, [p for p in parts if p not in equations])
         where = select.args.get("where")
 
 
@@ -114,13 +114,13 @@ def _narrow(joins: list[exp.Join], items: list[_Item]) -> None:
         join.set("on", exp.and_(*equal))
 
 
-def _between(part: exp.Expr, own: _Item, known: list[_Item]) -> bool:
+def _between(part: exp.Expr, own: _Item, before: list[_Item]) -> bool:
     """Whether a condition equates a column of a table with one of the tables before it."""
     sides = _sides(part.unnest())
     if sides is None:
         return False
-    whose = [_whose(s, [*known, own]) for s in sides]
-    return own in whose and any(item in known for item in whose)
+    whose = [_whose(s, [*before, own]) for s in sides]
+    return own in whose and any(item in before for item in whose)
 
 
 def _sides(part: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
@@ -133,8 +133,8 @@ def _sides(part: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
 def _whose(column: exp.Column, items: list[_Item]) -> _Item | None:
     """The table of FROM that a column belongs to, where that is certain."""
     alias = (identifier(column.args.get("table")) or "").casefold()
-    found = [i for i in items if (i.alias == alias if alias else i.has(column.name))]
-    return found[0] if len(found) == 1 else None
+    owners = [i for i in items if (i.alias == alias if alias else i.has(column.name))]
+    return owners[0] if len(owners) == 1 else None
 
 
 def _reorder(
@@ -148,20 +148,20 @@ def _reorder(
     edges = [(join, ends) for join, item in zip(joins, items[1:], strict=True)
              if (ends := _ends(join, item, items)) is not None]  # fmt: skip
     order = [first]
-    made: list[exp.Join] = []
-    while len(edges) == len(joins) > len(made):
+    chain: list[exp.Join] = []
+    while len(edges) == len(joins) > len(chain):
         ready = [e for e in edges if len([i for i in e[1] if i in order]) == len(e[1]) - 1]
         if not ready:
             return
         join, ends = ready[0]
         edges = [e if e is not ready[0] else (join, ()) for e in edges]
         (new,) = (i for i in ends if i not in order)
-        made.append(exp.Join(this=new.node.copy(), on=join.args.get("on"),
+        chain.append(exp.Join(this=new.node.copy(), on=join.args.get("on"),
                              using=join.args.get("using")))  # fmt: skip
         order.append(new)
-    if len(made) == len(joins):
+    if len(chain) == len(joins):
         start.set("this", first.node.copy())
-        select.set("joins", made)
+        select.set("joins", chain)
 
 
 def _ends(join: exp.Join, item: _Item, items: list[_Item]) -> tuple[_Item, ...] | None:
@@ -172,8 +172,8 @@ def _ends(join: exp.Join, item: _Item, items: list[_Item]) -> tuple[_Item, ...] 
     on = join.args.get("on")
     columns = [] if on is None else list(on.find_all(exp.Column))
     whose = [_whose(c, items) for c in columns]
-    found = tuple(i for i in items if i in whose)
-    return found if len(found) == 2 and None not in whose else None
+    pair = tuple(i for i in items if i in whose)
+    return pair if len(pair) == 2 and None not in whose else None
 
 
 # --- what a join compares ------------------------------------------------------------------
@@ -187,17 +187,17 @@ def parts_of(join: exp.Join, example: str | None) -> list[tuple[exp.Column, exp.
     if on is None:
         what = "CROSS JOIN" if join.args.get("kind") == "CROSS" else "a join without ON or USING"
         raise refuse(what, example)
-    found = [_sides(part.unnest()) for part in tests_of(on.unnest())]
-    if None in found:
+    pairs = [_sides(part.unnest()) for part in tests_of(on.unnest())]
+    if None in pairs:
         raise refuse("a join on anything but equal columns", example)
-    return [sides for sides in found if sides is not None]
+    return [sides for sides in pairs if sides is not None]
 
 
 def _ours_first(
     sides: tuple[exp.Column, exp.Column], alias: str, example: str | None = None
 ) -> tuple[exp.Column, exp.Column]:
-    named = [(identifier(s.args.get("table")) or "").casefold() for s in sides]
-    theirs = [s for s, n in zip(sides, named, strict=True) if n == alias.casefold()]
+    aliases = [(identifier(s.args.get("table")) or "").casefold() for s in sides]
+    theirs = [s for s, n in zip(sides, aliases, strict=True) if n == alias.casefold()]
     if len(theirs) != 1:
         raise QueryError("each join condition compares both tables, by their names", hint=example)
     return (sides[1], sides[0]) if theirs[0] is sides[0] else sides
@@ -205,16 +205,16 @@ def _ours_first(
 
 def public_pairs(scope: Scope, public: Scan, alias: str, join: exp.Join) -> list[tuple[Expr, str]]:
     """Columns that a join with a public table compares."""
-    known = {c.casefold(): c for c in public.schema}
-    shared = [c for s in scope.sources for c in s.columns if c.casefold() in known]
+    columns = {c.casefold(): c for c in public.schema}
+    shared = [c for s in scope.sources for c in s.columns if c.casefold() in columns]
     on = shared[0] if shared else "region"
     example = f"ON {scope.sources[0].alias}.{on} = {alias}.{on}"
     pairs = []
     for sides in parts_of(join, example):
         ours, theirs = sides if join.args.get("using") else _ours_first(sides, alias, example)
-        if theirs.name.casefold() not in known:
+        if theirs.name.casefold() not in columns:
             raise build.unknown("column", theirs.name, list(public.schema))
-        pairs.append((column_of(scope, ours), known[theirs.name.casefold()]))
+        pairs.append((column_of(scope, ours), columns[theirs.name.casefold()]))
     return pairs
 
 
@@ -289,5 +289,5 @@ def same_rows(scope: Scope, mine: Expr, other: Scope, theirs: Expr) -> bool:
     """Whether columns name rows of the same table, so that what is equal is one unit's."""
     if not (isinstance(mine, expr.Column) and isinstance(theirs, expr.Column)):
         return False
-    named = names_rows_of(scope.relation, mine.name)
-    return named is not None and named == names_rows_of(other.relation, theirs.name)
+    rows = names_rows_of(scope.relation, mine.name)
+    return rows is not None and rows == names_rows_of(other.relation, theirs.name)

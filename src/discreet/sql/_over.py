@@ -48,29 +48,29 @@ def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
     rows = _frame(node.args.get("spec"))
     if name in ("MIN", "MAX") and rows is not None and rows[0] is not None:
         raise refuse(f"{name} over a frame that moves")
-    made = Window(name, _args(outputs, name, node.this.expressions), keys, items, rows)
-    if name == "COUNT" and made.args and (items or rows is not None):
+    result = Window(name, _args(outputs, name, node.this.expressions), keys, items, rows)
+    if name == "COUNT" and result.args and (items or rows is not None):
         raise refuse("COUNT(x) OVER rows in an order")
-    if any(windows_of(part) for part in parts_of(made)):
+    if any(windows_of(part) for part in parts_of(result)):
         raise refuse("a window inside a window")
-    return made
+    return result
 
 
 def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
     """Refuse a window over rows of people: what it would give is theirs, row by row."""
     select = node.find_ancestor(exp.Select)
     start = None if select is None else select.args.get("from_")
-    given = [k for k in node.args.get("partition_by") or () if isinstance(k, exp.Column)]
-    keys = [k for k in given if not is_unit(scope, k)]
+    columns = [k for k in node.args.get("partition_by") or () if isinstance(k, exp.Column)]
+    keys = [k for k in columns if not is_unit(scope, k)]
     hint, name = None, function_name(node.this)
     whole = start is not None and (isinstance(start.this, exp.Table) or name == "NTILE")
     meant = name in {*CALLS, "NTILE"} or isinstance(node.this, exp.WithinGroup)
     if select is not None and whole and meant:
-        asked = exp.select(*(k.copy() for k in keys), *_instead(node))
-        set_group(with_clauses(asked, select, "from_", "joins", "where"), keys)
-        hint = asked.sql()
-    if name in ("LAG", "LEAD") and select is not None and given != keys:
-        return _between(select, node, given, base(scope.relation).table.max_rows_per_unit)
+        query = exp.select(*(k.copy() for k in keys), *_instead(node))
+        set_group(with_clauses(query, select, "from_", "joins", "where"), keys)
+        hint = query.sql()
+    if name in ("LAG", "LEAD") and select is not None and columns != keys:
+        return _between(select, node, columns, base(scope.relation).table.max_rows_per_unit)
     group = None if select is None else select.args.get("group")
     people = [k for k in ([] if group is None else group.expressions) if is_unit(scope, k)]
     if name == "NTILE" and select is not None and people:
@@ -89,8 +89,8 @@ def _quantiles_of_people(select: exp.Select, node: exp.Window) -> str:
     inner.set("expressions", [*keys, exp.alias_(order.copy(), "x")])
     ends = node.copy()
     ends.args["order"].expressions[0].set("this", exp.column("x"))
-    shown = ", ".join(e.sql() for e in _instead(ends))
-    return f"SELECT {shown} FROM ({inner.sql()}) AS people_here"  # noqa: S608 - a hint
+    items = ", ".join(e.sql() for e in _instead(ends))
+    return f"SELECT {items} FROM ({inner.sql()}) AS people_here"  # noqa: S608 - a hint
 
 
 _APART: Final = frozenset({"day", "month", "quarter", "year", "hour", "minute", "second"})
@@ -113,8 +113,8 @@ def _between(
         unit = str(gap.expressions[0].name).casefold()
         if gap.expressions[1:] == [node, x] and unit in _APART:
             apart = f"DATEDIFF('{unit}', MIN({x.sql()}), MAX({x.sql()}))"
-    named = gap.parent if gap is not None and function_name(node.this) == "LAG" else None
-    hint, mean = None, isinstance(named, exp.Alias) and _asks_mean(inner, named.alias)
+    parent = gap.parent if gap is not None and function_name(node.this) == "LAG" else None
+    hint, mean = None, isinstance(parent, exp.Alias) and _asks_mean(inner, parent.alias)
     if apart and mean and len(units) == 1:
         who = units[0].sql()
         items = f"{who}, {apart} AS apart, COUNT({x.sql()}) AS n"
@@ -134,12 +134,12 @@ def _between(
 def _asks_mean(inner: exp.Select, name: str) -> bool:
     """Whether the question around a subquery is AVG(name), and both have no other clauses."""
     outer = inner.find_ancestor(exp.Select)
-    asked = [] if outer is None else [e.unalias() for e in outer.expressions]
-    if outer is None or len(asked) != 1 or function_name(asked[0]) not in ("AVG", "MEAN"):
+    items = [] if outer is None else [e.unalias() for e in outer.expressions]
+    if outer is None or len(items) != 1 or function_name(items[0]) not in ("AVG", "MEAN"):
         return False
     clauses = clauses_of(outer) | clauses_of(inner)
     plain = clauses <= {"expressions", "from_", "where"} and not outer.args.get("where")
-    return plain and bool(asked[0].expressions == [exp.column(name)])
+    return plain and bool(items[0].expressions == [exp.column(name)])
 
 
 def _instead(node: exp.Window) -> list[exp.Expr]:
@@ -175,10 +175,10 @@ def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExp
     return tuple(args)
 
 
-def _check_constant(name: str, given: OutputExpr, *, whole: bool) -> None:
+def _check_constant(name: str, arg: OutputExpr, *, whole: bool) -> None:
     least = 1 if name == "NTILE" else 0
-    fits = isinstance(given, Number) and (
-        not whole or (given.value.denominator == 1 and least <= given.value <= _MOST)
+    fits = isinstance(arg, Number) and (
+        not whole or (arg.value.denominator == 1 and least <= arg.value <= _MOST)
     )
     if not fits:
         raise QueryError(f"{name} takes a whole number", hint=f"{name}({'4' * (name == 'NTILE')}…)")
@@ -207,14 +207,14 @@ def _frame(spec: exp.Expr | None) -> tuple[int | None, int | None] | None:
     return before, after
 
 
-def _end(given: object, side: object, wanted: str, hint: str) -> int | None:
-    if given == "CURRENT ROW":
+def _end(bound: object, side: object, word: str, hint: str) -> int | None:
+    if bound == "CURRENT ROW":
         return 0
-    if str(side or "").upper() != wanted:
+    if str(side or "").upper() != word:
         raise refuse("a frame that leaves the current row out", hint)
-    if given == "UNBOUNDED":
+    if bound == "UNBOUNDED":
         return None
-    text = str(given.this) if isinstance(given, exp.Literal) else ""
+    text = str(bound.this) if isinstance(bound, exp.Literal) else ""
     if not text.isdigit() or len(text) > 6:
         raise QueryError("a frame counts rows by whole numbers", hint=hint)
     return int(Fraction(text))

@@ -39,16 +39,16 @@ def pasted(
     if words and words[0].upper() in ("SELECT", "WITH", "PIVOT"):
         return hint if _keeps(_raw(text), _raw(hint)) and _works(hint, read, beside) else None
     root = _raw(text)
-    made = _clause(hint) or _items(hint)
-    if made is None or root is None:
-        return hint if made is None else None
+    patch = _clause(hint) or _items(hint)
+    if patch is None or root is None:
+        return hint if patch is None else None
     seen = {root.sql()}
-    for place, asked in enumerate(_places(root, made)):
+    for place, query in enumerate(_places(root, patch)):
         if place >= _MOST or place * len(text) > _WORK:
             return None
-        if asked not in seen and _works(asked, read, beside):
-            return asked
-        seen.add(asked)
+        if query not in seen and _works(query, read, beside):
+            return query
+        seen.add(query)
     return None
 
 
@@ -59,9 +59,9 @@ def with_comma(text: str, end: int, read: Callable[[str], object]) -> str | None
         around = (*_WORD.findall(text[:start])[-1:], *_WORD.findall(text[start:])[:1])
         if any(word.upper() in _RESERVED for word in around):
             continue  # a name is missing there, and no comma
-        asked = f"{text[:start].rstrip()}, {text[start:]}"
-        if _works(asked, read, None):
-            return asked
+        query = f"{text[:start].rstrip()}, {text[start:]}"
+        if _works(query, read, None):
+            return query
     return None
 
 
@@ -97,79 +97,79 @@ def _keeps(root: exp.Expr | None, other: exp.Expr | None) -> bool:
 
 def _clause(hint: str) -> exp.Select | None:
     start = "SELECT 1 FROM t JOIN u" if hint.startswith("ON ") else "SELECT 1 FROM t"
-    found = _raw(f"{start} {hint}")
-    if not isinstance(found, exp.Select) or found.args["from_"].this.alias:
+    select = _raw(f"{start} {hint}")
+    if not isinstance(select, exp.Select) or select.args["from_"].this.alias:
         return None
-    return found if any(found.args.get(c) for c in _CLAUSES) else None
+    return select if any(select.args.get(c) for c in _CLAUSES) else None
 
 
 def _items(hint: str) -> list[exp.Expr] | None:
-    found = _raw(f"SELECT {hint}")
-    plain = isinstance(found, exp.Select) and {k for k, v in found.args.items() if v}
-    return list(found.expressions) if plain == {"expressions"} and found is not None else None
+    select = _raw(f"SELECT {hint}")
+    plain = isinstance(select, exp.Select) and {k for k, v in select.args.items() if v}
+    return list(select.expressions) if plain == {"expressions"} and select is not None else None
 
 
-def _places(root: exp.Expr, made: exp.Select | list[exp.Expr]) -> Iterator[str]:
+def _places(root: exp.Expr, patch: exp.Select | list[exp.Expr]) -> Iterator[str]:
     """The question with a hint in each of its places."""
     try:
-        if isinstance(made, exp.Select):
-            yield from _with_clause(root, made)
-        elif len(made) == 1:
-            yield from _with_piece(root, made[0])
+        if isinstance(patch, exp.Select):
+            yield from _with_clause(root, patch)
+        elif len(patch) == 1:
+            yield from _with_piece(root, patch[0])
         else:
-            yield from _with_items(root, made)
+            yield from _with_items(root, patch)
     except SqlglotError:
         return
 
 
-def _with_clause(root: exp.Expr, made: exp.Select) -> Iterator[str]:
-    name = next(c for c in _CLAUSES if made.args.get(c))
+def _with_clause(root: exp.Expr, patch: exp.Select) -> Iterator[str]:
+    name = next(c for c in _CLAUSES if patch.args.get(c))
     for place, select in enumerate(root.find_all(exp.Select)):
         joins = len(select.args.get("joins") or ())
         for join in range(joins) if name == "joins" else (0,):
-            asked = root.copy()
-            own = list(asked.find_all(exp.Select))[place]
-            if name == "joins" and made.args["joins"][0].name == "u":
-                own.args["joins"][join].set("on", made.args["joins"][0].args["on"].copy())
+            query = root.copy()
+            own = list(query.find_all(exp.Select))[place]
+            if name == "joins" and patch.args["joins"][0].name == "u":
+                own.args["joins"][join].set("on", patch.args["joins"][0].args["on"].copy())
             elif name == "joins":
-                own.args["joins"][join].replace(made.args["joins"][0].copy())
+                own.args["joins"][join].replace(patch.args["joins"][0].copy())
             else:
-                own.set(name, made.args[name].copy())
-            if _keeps(root, asked):
-                yield asked.sql()
+                own.set(name, patch.args[name].copy())
+            if _keeps(root, query):
+                yield query.sql()
             if name == "qualify" and own.args.get("having"):
                 own.set("having", None)
-                yield asked.sql()
+                yield query.sql()
 
 
-def _with_piece(root: exp.Expr, made: exp.Expr) -> Iterator[str]:
+def _with_piece(root: exp.Expr, patch: exp.Expr) -> Iterator[str]:
     """Replace each piece, wherever it stands; a plain name also the name of a table or an alias."""
     pieces: dict[exp.Expr, None] = {}
     kinds: tuple[type[exp.Expr], ...] = _PIECES
-    name = made.this if isinstance(made, exp.Column) and not made.args.get("table") else None
+    name = patch.this if isinstance(patch, exp.Column) and not patch.args.get("table") else None
     if isinstance(name, exp.Identifier):
         kinds = (*kinds, exp.Identifier)
     for node in root.walk():
         if isinstance(node, kinds) and node is not root and not isinstance(node, exp.Subquery):
             pieces[node] = None
-    words = made.sql().casefold()
+    words = patch.sql().casefold()
 
     def unlike(piece: exp.Expr) -> float:
         return -difflib.SequenceMatcher(None, piece.sql().casefold(), words).ratio()
 
     for piece in sorted(pieces, key=unlike):
-        asked = root.copy()
-        for node in [n for n in asked.walk() if n == piece]:
-            own = name if name is not None and isinstance(node, exp.Identifier) else made
+        query = root.copy()
+        for node in [n for n in query.walk() if n == piece]:
+            own = name if name is not None and isinstance(node, exp.Identifier) else patch
             node.replace(own.copy())
-        yield asked.sql()
+        yield query.sql()
 
 
-def _with_items(root: exp.Expr, made: list[exp.Expr]) -> Iterator[str]:
+def _with_items(root: exp.Expr, patch: list[exp.Expr]) -> Iterator[str]:
     for place, select in enumerate(root.find_all(exp.Select)):
         for item in range(len(select.expressions)):
-            asked = root.copy()
-            own = list(asked.find_all(exp.Select))[place]
+            query = root.copy()
+            own = list(query.find_all(exp.Select))[place]
             items = own.expressions
-            own.set("expressions", [*items[:item], *(m.copy() for m in made), *items[item + 1 :]])
-            yield asked.sql()
+            own.set("expressions", [*items[:item], *(m.copy() for m in patch), *items[item + 1 :]])
+            yield query.sql()

@@ -48,8 +48,8 @@ class People(Rows):
 
     def lower(self, node: exp.Expr) -> Operand:
         """Read a key, an aggregate over the unit's rows, or an expression of these."""
-        for written, name, key in self.keys:
-            if node == written or (isinstance(node, exp.Column) and node.name == name):
+        for source, name, key in self.keys:
+            if node == source or (isinstance(node, exp.Column) and node.name == name):
                 return expr.Column(name, key.type)
         if _is_fold(node):
             return self._fold(node, f"value {len(self.folds) + 1}")
@@ -68,7 +68,7 @@ class People(Rows):
             )
         return super().lower(node)
 
-    def named(self, node: exp.Expr, name: str) -> Expr:
+    def output(self, node: exp.Expr, name: str) -> Expr:
         """Lower an output; a plain aggregate is called by its name."""
         try:
             return self._fold(node, name) if _is_fold(node) else self.expr(node, "a subquery")
@@ -81,7 +81,7 @@ class People(Rows):
                 hint=_divided_outside(node),
             ) from None
 
-    def given(self, test: Operand, node: exp.Expr) -> Operand:  # noqa: ARG002 - one face
+    def branch(self, test: Operand, node: exp.Expr) -> Operand:  # noqa: ARG002 - one face
         """Lower a branch; nothing is narrowed here."""
         return self.lower(node)
 
@@ -100,14 +100,14 @@ class People(Rows):
         value = self._value(rows, name, arg)
         if test is not None:
             value = build.when(rows.condition(test), value)
-        return self._kept(Fold(kind, value), called)
+        return self._column(Fold(kind, value), called)
 
-    def _kept(self, fold: Fold, called: str | None = None) -> Expr:
+    def _column(self, fold: Fold, called: str | None = None) -> Expr:
         """Fold the unit's rows once, whoever asks."""
         called = called or f"value {len(self.folds) + 1}"
-        known = next((n for n, other in self.folds.items() if other == fold), called)
-        self.folds[known] = fold
-        return expr.Column(known, fold.type)
+        name = next((n for n, other in self.folds.items() if other == fold), called)
+        self.folds[name] = fold
+        return expr.Column(name, fold.type)
 
     def _at_extreme(self, node: exp.Expr) -> Operand:
         """MIN_BY(channel, at): the value where something is least, by the extreme of each value.
@@ -127,10 +127,10 @@ class People(Rows):
         there = place
         if value.type.nullable and not name.endswith("_NULL"):
             there = build.when(build.negate(build.is_null(value)), place)
-        best, branches = self._kept(Fold(kind, there)), []
+        best, branches = self._column(Fold(kind, there)), []
         for label in labels:
             there = build.when(build.condition(build.compare("=", value, Word(str(label)))), place)
-            own = self._kept(Fold(kind, there))
+            own = self._column(Fold(kind, there))
             branches.append((build.compare("=", best, own), Word(str(label))))
         return build.case(branches, Null())
 
@@ -161,10 +161,10 @@ def _parts(mean: exp.Expr) -> dict[str, exp.Expr]:
     """The sum and the count that a mean is made of, or the sides of a quotient."""
     if isinstance(mean, exp.Div):
         return {"this": mean.this.copy(), "expression": mean.expression.copy()}
-    made = {"this": mean.copy(), "expression": mean.copy()}
-    for name, part in zip(("SUM", "COUNT"), made.values(), strict=True):
+    parts = {"this": mean.copy(), "expression": mean.copy()}
+    for name, part in zip(("SUM", "COUNT"), parts.values(), strict=True):
         (part.this if isinstance(part, exp.Filter) else part).set("this", name)
-    return made
+    return parts
 
 
 def _divided_outside(mean: exp.Expr) -> str | None:

@@ -24,7 +24,7 @@ def pivoted(pivot: exp.Expr) -> dict[str, exp.Expr] | None:
     only(pivot, "expressions", "fields", "group", "alias", "columns", "pivot_column_naming")
     if pivot.args.get("alias") and pivot.args["alias"].args.get("columns"):
         raise refuse("PIVOT with a list of column names", "FOR x IN (1 AS one)")
-    made: dict[str, exp.Expr] = {}
+    columns: dict[str, exp.Expr] = {}
     for choice in fields[0].expressions:
         named = isinstance(choice, exp.PivotAlias)
         value = choice.this if named else choice
@@ -35,17 +35,17 @@ def pivoted(pivot: exp.Expr) -> dict[str, exp.Expr] | None:
             value = exp.Literal.string(value.name)
         for call in pivot.expressions:
             test = exp.EQ(this=fields[0].this.copy(), expression=value.copy())
-            kept = exp.Filter(this=call.unalias().copy(), expression=exp.Where(this=test))
+            aggregate = exp.Filter(this=call.unalias().copy(), expression=exp.Where(this=test))
             several = len(pivot.expressions) > 1
             # DuckDB adds the aggregate where there are several, or where it has a name
-            stem = f"{name}_{call.alias or _written(call)}" if call.alias or several else name
-            if stem in made:
+            stem = f"{name}_{call.alias or _duckdb_name(call)}" if call.alias or several else name
+            if stem in columns:
                 raise QueryError(
                     f"two columns of PIVOT are called {build.quote(stem)}: give values and "
                     "aggregates names of their own, as in FOR x IN (1 AS one)"
                 )
-            made[stem] = exp.alias_(kept, stem, quoted=not stem.isidentifier())
-    return made
+            columns[stem] = exp.alias_(aggregate, stem, quoted=not stem.isidentifier())
+    return columns
 
 
 def _value_name(value: exp.Expr) -> str:
@@ -55,21 +55,21 @@ def _value_name(value: exp.Expr) -> str:
     return f"-{value.name}" if isinstance(value, exp.Neg) else str(value.name)
 
 
-def _written(node: exp.Expr) -> str:
+def _duckdb_name(node: exp.Expr) -> str:
     """An expression as DuckDB writes it in names of columns."""
     match node:
         case exp.Anonymous():
-            args = ", ".join(map(_written, node.expressions))
+            args = ", ".join(map(_duckdb_name, node.expressions))
             name = str(node.name).lower()
             name = name.upper() if name == "coalesce" else name
             return "count_star()" if (name, args) == ("count", "*") else f"{name}({args})"
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Div():
             sign = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}[type(node)]
-            return f"({_written(node.this)} {sign} {_written(node.expression)})"
+            return f"({_duckdb_name(node.this)} {sign} {_duckdb_name(node.expression)})"
         case exp.Neg():
-            return f"(-({_written(node.this)}))"
+            return f"(-({_duckdb_name(node.this)}))"
         case exp.Paren():
-            return _written(node.this)
+            return _duckdb_name(node.this)
     return str(node.sql())
 
 
@@ -88,10 +88,10 @@ def pivot_question(pivot: exp.Pivot, policy: pol.Policy) -> exp.Select:
         )
     if isinstance(on, exp.Column):
         on = exp.In(this=on.copy(), expressions=_listed(pivot.this, on, policy))
-    made = pivoted(exp.Pivot(expressions=calls, fields=[on]))
-    if made is None:
+    columns = pivoted(exp.Pivot(expressions=calls, fields=[on]))
+    if columns is None:
         raise refuse(f"PIVOT ON {on.sql()}")
-    select = exp.select(*(k.copy() for k in group.expressions), *made.values())
+    select = exp.select(*(k.copy() for k in group.expressions), *columns.values())
     return select.from_(pivot.this.copy()).group_by(*(k.copy() for k in group.expressions))
 
 
@@ -104,10 +104,10 @@ def _columns_of(node: exp.Expr, policy: pol.Policy) -> dict[str, pol.Column]:
 
 def _by_first(pivot: exp.Pivot, policy: pol.Policy) -> str | None:
     """The same with GROUP BY of the first column with listed values that it does not use."""
-    used = {c.name.casefold() for c in pivot.find_all(exp.Column)}
+    names = {c.name.casefold() for c in pivot.find_all(exp.Column)}
     free = [
         n for n, c in _columns_of(pivot.this, policy).items()
-        if isinstance(c, pol.Category | pol.Boolean) and n.casefold() not in used
+        if isinstance(c, pol.Category | pol.Boolean) and n.casefold() not in names
     ]  # fmt: skip
     own = pivot.copy()
     own.set("group", exp.Group(expressions=[exp.column(written(free[0]))]) if free else None)
@@ -139,36 +139,41 @@ def unpivot(select: exp.Select) -> None:
     source = None if start is None else start.this
     pivots = [] if source is None else source.args.get("pivots") or []
     inner = source.this if isinstance(source, exp.Subquery) else None
-    made = pivoted(pivots[0]) if len(pivots) == 1 and isinstance(inner, exp.Select) else None
-    if source is None or made is None or not isinstance(inner, exp.Select) or inner.find(exp.Star):
+    columns = pivoted(pivots[0]) if len(pivots) == 1 and isinstance(inner, exp.Select) else None
+    if (
+        source is None
+        or columns is None
+        or not isinstance(inner, exp.Select)
+        or inner.find(exp.Star)
+    ):
         return
     names = [e.alias_or_name for e in inner.expressions]
     if (group := pivots[0].args.get("group")) is not None:
         names = _grouped(group, names)
     else:
-        used = {c.name.casefold() for e in made.values() for c in e.find_all(exp.Column)}
-        names = [n for n in names if n.casefold() not in used]
+        own = {c.name.casefold() for e in columns.values() for c in e.find_all(exp.Column)}
+        names = [n for n in names if n.casefold() not in own]
     keys = {n: exp.column(n) for n in names}
-    known = {n.casefold(): e for n, e in (keys | made).items()}
-    shown = [*keys.values(), *made.values()] if select.is_star else [
-        made.get(e.name, known.get(e.name.casefold()))
+    by_name = {n.casefold(): e for n, e in (keys | columns).items()}
+    items = [*keys.values(), *columns.values()] if select.is_star else [
+        columns.get(e.name, by_name.get(e.name.casefold()))
         for e in select.expressions if isinstance(e, exp.Column)
     ]  # fmt: skip
-    if None in shown or (not select.is_star and len(shown) < len(select.expressions)):
+    if None in items or (not select.is_star and len(items) < len(select.expressions)):
         return
-    select.set("expressions", [e.copy() for e in shown if e is not None])
+    select.set("expressions", [e.copy() for e in items if e is not None])
     if keys:
         set_group(select, list(keys.values()))
     source.set("pivots", None)
 
 
-def _grouped(group: exp.Expr, known: list[str]) -> list[str]:
+def _grouped(group: exp.Expr, columns: list[str]) -> list[str]:
     """Columns that GROUP BY inside PIVOT names."""
     only(group, "expressions")
-    spelled = {n.casefold(): n for n in known}
+    spelled = {n.casefold(): n for n in columns}
     for key in group.expressions:
         if not isinstance(key, exp.Column):
             raise refuse(f"GROUP BY {key.sql()} in PIVOT")
         if key.name.casefold() not in spelled:
-            raise build.unknown("column", str(key.name), known)
+            raise build.unknown("column", str(key.name), columns)
     return [spelled[key.name.casefold()] for key in group.expressions]

@@ -103,14 +103,14 @@ def per_person(root: exp.Select, policy: pol.Policy) -> exp.Select:
     """Join what subqueries in outputs, conditions and LATERAL say of the row's own person."""
     units = units_of(policy)
     root = _present(_without_lateral(root, units), units)
-    found = [
+    pairs = [
         (subquery, link)
         for subquery in all_of(root, exp.Subquery)
         if subquery.find_ancestor(exp.Select) is root
         and not isinstance(subquery.parent, exp.From | exp.Join | exp.In | exp.Exists)
         and (link := _link(subquery.this, root, units)) is not None
     ]
-    for place, (subquery, link) in enumerate(found, 1):
+    for place, (subquery, link) in enumerate(pairs, 1):
         alias, select = f"person_{place}", subquery.this.copy()
         (value,) = _split(select, link, alias).values()
         root.append("joins", _joined(select, link, alias))
@@ -143,13 +143,13 @@ def _split(select: exp.Select, link: _Link, alias: str) -> dict[str, exp.Expr]:
             word = _CLAUSES.get(clause, clause.strip("_").upper())
             raise refuse(f"{word} in a subquery about the person of the row outside")
     outer = identifier(link[0].args.get("table"))
-    found: dict[str, exp.Expr] = {}
+    aggregates: dict[str, exp.Expr] = {}
 
     def change(node: exp.Expr) -> exp.Expr:
         if not is_aggregate(node):
             return node
-        name = f"value_{len(found) + 1}" if found else "value"
-        found[name] = exp.alias_(node.copy(), name)
+        name = f"value_{len(aggregates) + 1}" if aggregates else "value"
+        aggregates[name] = exp.alias_(node.copy(), name)
         column = exp.column(name, alias)
         call = node.this if isinstance(node, exp.Filter) else node
         # of a person without rows a count is zero, and all others are NULL
@@ -158,16 +158,16 @@ def _split(select: exp.Select, link: _Link, alias: str) -> dict[str, exp.Expr]:
 
     values: dict[str, exp.Expr] = {}
     for item in select.expressions:
-        count = len(found)
+        count = len(aggregates)
         value = without_means(item.unalias().copy()).transform(change)
         own = {c for c in value.find_all(exp.Column) if c.table not in (alias, outer)}
-        if len(found) == count or own or value.find(exp.Window, exp.Star, exp.Subquery):
+        if len(aggregates) == count or own or value.find(exp.Window, exp.Star, exp.Subquery):
             raise UnsupportedQueryError(
                 "a subquery about the person of the row outside gives one number: aggregates of "
                 "the person's rows, and arithmetic with these",
             )
         values[item.alias_or_name.casefold()] = exp.paren(value, copy=False)
-    select.set("expressions", list(found.values()))
+    select.set("expressions", list(aggregates.values()))
     return values
 
 
@@ -217,8 +217,8 @@ def _check_lateral(root: exp.Select, join: exp.Join) -> None:
 
 def _present(root: exp.Select, units: set[str]) -> exp.Select:
     """After a LEFT JOIN with one row for each person, the unit there says who has one."""
-    named = root.args.get("with_")
-    ctes = {} if named is None else {c.alias.casefold(): c.this for c in named.expressions}
+    clause = root.args.get("with_")
+    ctes = {} if clause is None else {c.alias.casefold(): c.this for c in clause.expressions}
     for join in root.args.get("joins") or ():
         source = join.this
         own = isinstance(source, exp.Subquery)
@@ -235,15 +235,15 @@ def _mark(root: exp.Select, inner: exp.Select, alias: str, units: set[str]) -> N
     keys = [] if inner.args.get("group") is None else inner.args["group"].expressions
     if len(keys) != 1 or keys[0].name.casefold() not in units:
         return
-    asked = [
+    columns = [
         c for c in root.find_all(exp.Column)
         if c.name.casefold() in units and c.find_ancestor(exp.Join) is None
         and (identifier(c.args.get("table")) or "").casefold() == alias
         and c.find_ancestor(exp.Select) is root and _asks_presence(c)
     ]  # fmt: skip
-    for column in asked:
+    for column in columns:
         column.replace(exp.column("rows_here", column.args["table"].copy()))
-    if asked:
+    if columns:
         inner.append("expressions", exp.alias_(count_rows(), "rows_here"))
 
 
@@ -273,8 +273,8 @@ def _link(
         if not all(isinstance(s, exp.Column) and s.name.casefold() in units for s in sides):
             continue
         for mine, theirs in (sides, sides[::-1]) if sides else ():
-            named = (identifier(mine.args.get("table")) or "").casefold()
+            alias = (identifier(mine.args.get("table")) or "").casefold()
             own = (identifier(theirs.args.get("table")) or "").casefold()
-            if named == outer and own != outer:
+            if alias == outer and own != outer:
                 return mine, theirs, test
     return None

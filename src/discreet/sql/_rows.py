@@ -80,15 +80,15 @@ class Rows:
     def _ends(self, node: exp.Expr) -> str:
         """Where the dates end with which today is compared, by the policy."""
         test = node.find_ancestor(exp.Predicate)
-        named = {c.name.casefold() for c in test.find_all(exp.Column)} if test else set()
+        names = {c.name.casefold() for c in test.find_all(exp.Column)} if test else set()
         ends = {
             n: str(e.type.value(e.type.hi))[:10]
             for s in self.scope.sources
             for n, e in s.columns.items()
-            if n.casefold() in named and e.type.kind in (Kind.DATE, Kind.TIMESTAMP)
+            if n.casefold() in names and e.type.kind in (Kind.DATE, Kind.TIMESTAMP)
         }
-        said = " and ".join(f"{build.quote(n)} ends on {day}" for n, day in ends.items())
-        return f" (in the policy {said})" if said else ""
+        text = " and ".join(f"{build.quote(n)} ends on {day}" for n, day in ends.items())
+        return f" (in the policy {text})" if text else ""
 
     def expr(self, node: exp.Expr, where: str) -> Expr:
         """Lower to an expression with a type of its own."""
@@ -120,8 +120,8 @@ class Rows:
                 raise self._no_table(error, node, table) from None
             if self.scope.is_unit(node.name, table):
                 raise UnknownNameError(_about_people(node)) from None
-            known = [*(n for s in self.scope.sources for n in s.columns), self.scope.unit or ""]
-            if (near := build.nearest(node.name, known)) and near == self.scope.unit:
+            names = [*(n for s in self.scope.sources for n in s.columns), self.scope.unit or ""]
+            if (near := build.nearest(node.name, names)) and near == self.scope.unit:
                 raise error.with_hint(written(near)) from None
             named = isinstance(node.this, exp.Identifier) and node.this.quoted
             text = named and len(node.name) <= _LONGEST_TEXT
@@ -230,17 +230,17 @@ class Rows:
         A name in double quotes that is no column is a text in MySQL and BigQuery. It is read so
         only beside a category that lists it: a column's name with a typo is not a constant.
         """
-        found: list[Operand] = []
+        operands: list[Operand] = []
         strange: dict[exp.Expr, UnknownNameError] = {}
         for node in nodes:
             try:
-                found.append(self.lower(node))
+                operands.append(self.lower(node))
             except UnknownNameError as error:
                 if not isinstance(node, exp.Column) or node.args.get("table"):
                     raise
-                found.append(Word(node.name))
+                operands.append(Word(node.name))
                 strange[node] = error
-        labels = {x for o in found if isinstance(o, Expr) for x in o.type.labels}
+        labels = {x for o in operands if isinstance(o, Expr) for x in o.type.labels}
         for node, unknown in strange.items():
             name = node.name
             if not node.this.quoted and name not in labels:
@@ -252,7 +252,7 @@ class Rows:
             if name not in labels:
                 own = bool(labels) and unknown.hint == exp.Literal.string(name).sql()
                 raise unknown.with_hint(None) if own else unknown
-        return found
+        return operands
 
     def identity(self, node: exp.Expr) -> Operand:
         """IS NULL, IS TRUE, IS FALSE, and their negations."""
@@ -265,8 +265,8 @@ class Rows:
         if isinstance(other, exp.Null):
             test = build.is_null(arg)
         elif isinstance(other, exp.Boolean):
-            wanted = arg if other.this else build.negate(arg)
-            test = build.coalesce([build.condition(wanted), build.truth(value=False)])
+            condition = arg if other.this else build.negate(arg)
+            test = build.coalesce([build.condition(condition), build.truth(value=False)])
         else:
             equal = "<>" if isinstance(node.parent, exp.Not) else "="
             given = isinstance(other, exp.Literal)
@@ -282,11 +282,11 @@ class Rows:
             test = self.lower(branch.this)
             if subject is not None:
                 test = build.compare("=", subject, test)
-            branches.append((test, self.given(test, branch.args["true"])))
+            branches.append((test, self.branch(test, branch.args["true"])))
         default = node.args.get("default")
         return build.case(branches, Null() if default is None else self.lower(default))
 
-    def given(self, test: Operand, node: exp.Expr) -> Operand:
+    def branch(self, test: Operand, node: exp.Expr) -> Operand:
         """Lower a value that counts only where `test` is true, with the bounds that proves."""
         return Rows(self.scope.assuming(build.condition(test))).lower(node)
 
@@ -346,10 +346,10 @@ class Rows:
     def interval(self, node: exp.Expr) -> Operand:
         """Read a length of time."""
         only(node, "this", "unit")
-        given, unit = node.this, node.args.get("unit")
-        if not isinstance(given, exp.Literal):
+        amount, unit = node.this, node.args.get("unit")
+        if not isinstance(amount, exp.Literal):
             raise QueryError("an interval is a constant", hint="INTERVAL 30 DAY")
-        return calendar.span(given.name, None if unit is None else unit.name)
+        return calendar.span(amount.name, None if unit is None else unit.name)
 
     def call(self, node: exp.Expr) -> Operand:
         """Call one of our functions."""
@@ -376,22 +376,22 @@ class Rows:
             raise refuse(_SAYS.get(name, f"function {build.quote(name)}"), hint)
         # a typing error, not another function that begins alike
         near = build.nearest(name, functions.FUNCTIONS, 0.78)
-        given = ", ".join(a.sql() for a in node.expressions)
-        raise refuse(f"function {build.quote(name)}", near and f"{near}({given})")
+        text = ", ".join(a.sql() for a in node.expressions)
+        raise refuse(f"function {build.quote(name)}", near and f"{near}({text})")
 
 
 def _with_text(node: exp.Expr, text: str) -> str | None:
     """The comparison in which a node stands, with a text in its place."""
-    made = exp.Literal.string(text)
+    constant = exp.Literal.string(text)
     above = node.parent
-    return None if above is None else above.transform(lambda n: made if n == node else n).sql()
+    return None if above is None else above.transform(lambda n: constant if n == node else n).sql()
 
 
 def _bare_day(node: exp.Expr) -> str | None:
     """A day that was written without quotes: a difference of three numbers, or one number."""
     text = node.sql().replace(" ", "")
-    found = re.fullmatch(r"(\d{4})(-?)([01]\d)\2([0-3]\d)", text, re.ASCII)
-    return f"{found[1]}-{found[3]}-{found[4]}" if found else None
+    match = re.fullmatch(r"(\d{4})(-?)([01]\d)\2([0-3]\d)", text, re.ASCII)
+    return f"{match[1]}-{match[3]}-{match[4]}" if match else None
 
 
 def _of_null(node: exp.Expr) -> str | None:

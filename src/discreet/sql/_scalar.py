@@ -24,10 +24,10 @@ _ADDED: Final = {"COUNT": "SUM", "SUM": "SUM", "MIN": "MIN", "MAX": "MAX", "COUN
 
 def without_scalars(root: exp.Select) -> exp.Select:
     """Write scalar subqueries over the question's own tables as outputs of the question."""
-    if not any(_found(root)):
+    if not any(_subqueries(root)):
         return root
     root = root.copy()
-    inner = [s.this for s in _found(root)]
+    inner = [s.this for s in _subqueries(root)]
     for select in inner:
         _check(root, select)
     outside = root.args.get("where")
@@ -42,16 +42,16 @@ def without_scalars(root: exp.Select) -> exp.Select:
         # a total of all groups is a window, and windows are tested after HAVING
         root.set("qualify", exp.Qualify(this=having.this.copy()))
         root.set("having", None)
-    for subquery in list(_found(root)):
-        subquery.replace(_written(subquery.this, outside, grouped=grouped))
+    for subquery in list(_subqueries(root)):
+        subquery.replace(_output(subquery.this, outside, grouped=grouped))
     return root
 
 
-def _found(root: exp.Select) -> list[exp.Subquery]:
+def _subqueries(root: exp.Select) -> list[exp.Subquery]:
     trees: list[exp.Expr] = list(root.expressions)
     trees += [root.args[c] for c in _CLAUSES[1:] if root.args.get(c)]
-    found = [n for t in trees for n in all_of(t, exp.Subquery)]
-    return [n for n in found if n.find_ancestor(exp.Subquery) is None]
+    subqueries = [n for t in trees for n in all_of(t, exp.Subquery)]
+    return [n for n in subqueries if n.find_ancestor(exp.Subquery) is None]
 
 
 def _check(root: exp.Select, select: exp.Expr) -> None:
@@ -97,7 +97,7 @@ def _narrow(root: exp.Select, clause: str, test: exp.Expr) -> None:
                 node.replace(_filtered(node.copy(), test))
 
 
-def _written(select: exp.Select, outside: exp.Expr | None, *, grouped: bool) -> exp.Expr:
+def _output(select: exp.Select, outside: exp.Expr | None, *, grouped: bool) -> exp.Expr:
     where = select.args.get("where")
     test = None if where is None or where == outside else where.this
 

@@ -128,10 +128,10 @@ def parse(
     discreet.errors.UnknownNameError: there is no column "aeg"; known: sex, age
         try: age
     """
-    found = parse_any(text, policy, public_fanout=public_fanout, other=other)
-    if isinstance(found, United):
+    result = parse_any(text, policy, public_fanout=public_fanout, other=other)
+    if isinstance(result, United):
         raise refuse("UNION here", "one SELECT")
-    return found
+    return result
 
 
 def parse_any(
@@ -339,12 +339,12 @@ class Select:
                 "the row before"
             )
         people = People(scope, tuple(keys))
-        shown = [(value, name) for value, name, _ in items if not is_unit(scope, value)]
-        columns = {name: people.named(value, name) for value, name in shown}
+        values = [(value, name) for value, name, _ in items if not is_unit(scope, value)]
+        columns = {name: people.output(value, name) for value, name in values}
         having = self.node.args.get("having")
         condition = None if having is None else people.condition(having.this)
-        named = {name: key for _, name, key in keys}
-        return scope.per_unit(alias, named, people.folds, condition, columns)
+        others = {name: key for _, name, key in keys}
+        return scope.per_unit(alias, others, people.folds, condition, columns)
 
     def filtered(self, scope: Scope) -> Scope:
         """Filter rows; by what their units have elsewhere as well."""
@@ -365,8 +365,8 @@ class Select:
                     hint=number.this.sql(),
                 )
             if has_aggregate(part) or names_number(scope, self.node, part):
-                said = "WHERE is tested row by row, HAVING group by group"
-                raise QueryError(said, hint=tested_later(part))
+                rule = "WHERE is tested row by row, HAVING group by group"
+                raise QueryError(rule, hint=tested_later(part))
             plain.append(part)
         return scope.where(*(Rows(scope).condition(part) for part in plain))
 
@@ -378,7 +378,7 @@ class Select:
                 only(item)
                 columns.update(scope.sources[0].columns)
                 continue
-            value, name = _named(item, place)
+            value, name = _alias_of(item, place)
             if is_unit(scope, value):
                 # the unit travels with every row; it needs no column of its own
                 if name.casefold() != value.name.casefold():
@@ -438,7 +438,7 @@ class Select:
                     "SELECT * would let rows out; only statistics leave",
                     hint=f"SELECT COUNT(*) AS n FROM {written(table)}",  # noqa: S608 - a hint
                 )
-            value, name = _named(item, place)
+            value, name = _alias_of(item, place)
             chosen = isinstance(item, exp.Alias)
             stem, n = name, 2
             while not chosen and name.casefold() in names:
@@ -571,7 +571,7 @@ def _place(node: exp.Expr, count: int, clause: str) -> int | None:
     return int(text) - 1
 
 
-def _named(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
+def _alias_of(item: exp.Expr, place: int) -> tuple[exp.Expr, str]:
     if isinstance(item, exp.Alias):
         only(item, "this", "alias")
         return item.this.unnest(), item.alias

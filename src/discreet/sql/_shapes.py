@@ -31,22 +31,22 @@ from discreet.sql._walk import (
 from discreet.sql._wrap import resolved
 
 _LOCKS: Final = frozenset({"NOLOCK", "READUNCOMMITTED", "READPAST", "HOLDLOCK", "ROWLOCK"})
-_KEPT: Final = "kept_here"
+_PASSES: Final = "kept_here"
 _HERE: Final = "people_here"
 
 
 def shaped(root: exp.Select, policy: pol.Policy) -> exp.Select:
     """Write every SELECT of a question, in place, as we would have written it."""
     units = units_of(policy)
-    found = nodes(root)
-    for node in found:
+    tree = nodes(root)
+    for node in tree:
         if isinstance(node, exp.Table):
             _name(node, policy)
         elif isinstance(node, exp.Column):
             for part in node.args.keys() & {"db", "catalog"}:
                 node.set(part, None)
-    kinds = {type(n) for n in found}
-    for select in [n for n in found if isinstance(n, exp.Select)]:
+    kinds = {type(n) for n in tree}
+    for select in [n for n in tree if isinstance(n, exp.Select)]:
         _tally(select)
         first_values(select, policy)
         first_rows(select, units, policy)
@@ -67,14 +67,14 @@ def _name(table: exp.Table, policy: pol.Policy) -> None:
     """Leave out the database before a table's name, and hints about locks."""
     for part in ("db", "catalog"):
         table.set(part, None)
-    known = {n.casefold() for n in policy.tables}
+    names = {n.casefold() for n in policy.tables}
     name = str(table.name)
-    if "." in name and name.casefold() not in known:
+    if "." in name and name.casefold() not in names:
         last = name.rsplit(".", 1)[1]
-        if last.casefold() in known:
+        if last.casefold() in names:
             table.set("this", exp.to_identifier(last, quoted=True))
-    said = [str(e.name).upper() for h in table.args.get("hints") or () for e in h.expressions]
-    if said and _LOCKS.issuperset(said):
+    hints = [str(e.name).upper() for h in table.args.get("hints") or () for e in h.expressions]
+    if hints and _LOCKS.issuperset(hints):
         table.set("hints", None)
 
 
@@ -88,9 +88,9 @@ def _tally(select: exp.Select) -> None:
     if function_name(last) != "VALUE_COUNTS" or (before and group is None):
         return
     if len(last.expressions) == 1:
-        (key,), shown = last.expressions, select.expressions[:-1]
+        (key,), items = last.expressions, select.expressions[:-1]
         more = [] if key in before else [key.copy()]
-        select.set("expressions", [*shown, *more, exp.alias_(count_rows(), "count")])
+        select.set("expressions", [*items, *more, exp.alias_(count_rows(), "count")])
         set_group(select, [*([] if group is None else group.expressions), key])
 
 
@@ -99,7 +99,7 @@ _SUMMARY: Final = ("COUNT", "MEAN", "STD", "MIN", "MEDIAN", "MAX")
 
 def _spread(select: exp.Select) -> None:
     """Write a list of quantiles, or DESCRIBE, as columns of their own."""
-    made: list[exp.Expr] = []
+    items: list[exp.Expr] = []
     for item in select.expressions:
         call = item.unalias()
         name, args = function_name(call), call.expressions
@@ -115,8 +115,8 @@ def _spread(select: exp.Select) -> None:
                 (f"{stem}_{share}".replace(".", "_"), calling("QUANTILE", args[0], q))
                 for share, q in places
             ]
-        made += [exp.alias_(c, n) for n, c in calls] or [item]
-    select.set("expressions", made)
+        items += [exp.alias_(c, n) for n, c in calls] or [item]
+    select.set("expressions", items)
 
 
 _QUANTILES: Final = frozenset({
@@ -151,9 +151,9 @@ def _without(select: exp.Select, units: set[str]) -> None:
         alias = str(other.alias_or_name).casefold()
         absent = [t for t in tests if _is_absent(t.unnest(), alias, units)]
         own = _linked(join, str(start.this.alias_or_name).casefold(), alias, units)
-        used = [c for c in select.find_all(exp.Column) if c.table.casefold() == alias]
+        columns = [c for c in select.find_all(exp.Column) if c.table.casefold() == alias]
         inside = {id(c) for n in (join, *absent) for c in n.find_all(exp.Column)}
-        if len(absent) != 1 or own is None or any(id(c) not in inside for c in used):
+        if len(absent) != 1 or own is None or any(id(c) not in inside for c in columns):
             continue
         mine, theirs, rest = own
         query = exp.select(theirs.copy()).from_(other.copy())
@@ -184,11 +184,13 @@ def _linked(
     tests = tests_of(on)
     for test in tests:
         sides = [test.this, test.expression] if isinstance(test, exp.EQ) else []
-        named = {s.table.casefold(): s for s in sides if isinstance(s, exp.Column)}
-        if set(named) == {mine, theirs} and all(s.name.casefold() in units for s in named.values()):
+        by_table = {s.table.casefold(): s for s in sides if isinstance(s, exp.Column)}
+        if set(by_table) == {mine, theirs} and all(
+            s.name.casefold() in units for s in by_table.values()
+        ):
             rest = [t for t in tests if t is not test]
             own = all(c.table.casefold() == theirs for r in rest for c in r.find_all(exp.Column))
-            return (named[mine], named[theirs], rest) if own else None
+            return (by_table[mine], by_table[theirs], rest) if own else None
     return None
 
 
@@ -259,8 +261,10 @@ def _share_of_rows(select: exp.Select) -> None:
 
 
 def _scalars(root: exp.Select) -> list[exp.Subquery]:
-    found = [s for e in root.expressions for s in e.find_all(exp.Subquery)]
-    plain = [s for s in found if isinstance(s.this, exp.Select) and len(s.this.expressions) == 1]
+    subqueries = [s for e in root.expressions for s in e.find_all(exp.Subquery)]
+    plain = [
+        s for s in subqueries if isinstance(s.this, exp.Select) and len(s.this.expressions) == 1
+    ]
     return [s for s in plain if s.find_ancestor(exp.Subquery) is None]
 
 
@@ -271,12 +275,12 @@ def _start(root: exp.Select) -> None:
         return
     people = [s for s in subqueries if isinstance(s.this.args["from_"].this, exp.Subquery)]
     some = [s for s in people if s.find(exp.Having) or s.find(exp.Where)]
-    chosen = (some or people or subqueries)[0]
-    first = chosen.this
+    source = (some or people or subqueries)[0]
+    first = source.this
     if not _plain(first, "joins", "where"):
         return
     with_clauses(root, first, "from_", "joins", "where")
-    chosen.replace(exp.paren(first.expressions[0].unalias().copy(), copy=False))
+    source.replace(exp.paren(first.expressions[0].unalias().copy(), copy=False))
 
 
 def _share(root: exp.Select, units: set[str]) -> None:
@@ -301,19 +305,19 @@ def _share(root: exp.Select, units: set[str]) -> None:
         if _counts_units(call, units):
             call.replace(count_rows())
     root.set("from_", source)
-    set_tests(root, [exp.column(_KEPT)])
+    set_tests(root, [exp.column(_PASSES)])
 
 
 def _calls(root: exp.Select) -> list[exp.Expr]:
     """Aggregates in the outputs, outside subqueries."""
-    found = [c for e in root.expressions for c in e.find_all(exp.Anonymous)]
-    outside = [c for c in found if c.find_ancestor(exp.Subquery) is None]
+    calls = [c for e in root.expressions for c in e.find_all(exp.Anonymous)]
+    outside = [c for c in calls if c.find_ancestor(exp.Subquery) is None]
     return [c for c in outside if function_name(c) in CALLS]
 
 
 def _counts_units(call: exp.Expr, units: set[str]) -> bool:
-    found = _tested(call, units)
-    return found is not None and found[1] is None
+    pair = _tested(call, units)
+    return pair is not None and pair[1] is None
 
 
 def _table_of(select: exp.Select) -> exp.Expr | None:
@@ -376,19 +380,19 @@ def _marked(inner: exp.Select) -> exp.Select | None:
     having, where = inner.args.get("having"), inner.args.get("where")
     if having is not None and where is not None:
         return None
-    made = inner.copy()
-    if made.args.get("distinct"):
-        made.set("distinct", None)
-        set_group(made, [e.unalias() for e in made.expressions])
+    everyone = inner.copy()
+    if everyone.args.get("distinct"):
+        everyone.set("distinct", None)
+        set_group(everyone, [e.unalias() for e in everyone.expressions])
     test: exp.Expr = exp.true()
     if having is not None:
         test = having.this.copy()
     elif where is not None:
         test = exp.GT(this=calling("COUNTIF", where.this), expression=exp.Literal.number(0))
-    made.set("having", None)
-    made.set("where", None)
-    made.append("expressions", exp.alias_(exp.paren(test, copy=False), _KEPT))
-    return made
+    everyone.set("having", None)
+    everyone.set("where", None)
+    everyone.append("expressions", exp.alias_(exp.paren(test, copy=False), _PASSES))
+    return everyone
 
 
 # --- people who pass a test --------------------------------------------------------------------
@@ -410,10 +414,10 @@ def _count_people(select: exp.Select, units: set[str]) -> None:
     keys = [] if group is None else [resolved(select, k) for k in group.expressions]
     if any(isinstance(k, exp.Column) and k.name.casefold() in units for k in keys):
         return  # of one person: whoever does not pass is a row with 0
-    found = [_tested(c, units) for c in calls]
-    people = [f for f in found if f is not None]
+    pairs = [_tested(c, units) for c in calls]
+    people = [f for f in pairs if f is not None]
     if len(people) < len(calls):  # beside other aggregates a test stands in a FILTER
-        for call, each in zip(calls, found, strict=True):
+        for call, each in zip(calls, pairs, strict=True):
             if each is not None and each[1] is not None:
                 test = exp.Where(this=each[1].copy())
                 call.replace(exp.Filter(this=count_different(each[0]), expression=test))
@@ -438,8 +442,8 @@ def _tested(call: exp.Expr, units: set[str]) -> tuple[exp.Column, exp.Expr | Non
     test: exp.Expr | None = None
     if isinstance(call, exp.Filter):
         call, test = call.this, call.expression.this
-    given = call.expressions[0] if function_name(call) == "COUNT" and call.expressions else None
-    values = given.expressions if isinstance(given, exp.Distinct) else []
+    arg = call.expressions[0] if function_name(call) == "COUNT" and call.expressions else None
+    values = arg.expressions if isinstance(arg, exp.Distinct) else []
     value = values[0].unnest() if len(values) == 1 else None
     if isinstance(value, exp.Case) and test is None and value.this is None:
         branches, rest = value.args["ifs"], value.args.get("default")
@@ -458,25 +462,25 @@ def _mark_people(
 ) -> None:
     """Make one row for each person (and key), with a mark for each test."""
     items = [e for e in select.expressions if e.unalias() in keys]
-    named = {e.alias_or_name or f"key_{i}": e.unalias() for i, e in enumerate(items)}
-    if len(named) < max(len(keys), len(items)):
+    by_name = {e.alias_or_name or f"key_{i}": e.unalias() for i, e in enumerate(items)}
+    if len(by_name) < max(len(keys), len(items)):
         return
-    for item, name in zip(items, named, strict=True):
+    for item, name in zip(items, by_name, strict=True):
         column = exp.column(name, quoted=True)
         item.replace(exp.alias_(column, name, quoted=True) if item.alias else column)
     inner = exp.select(unit.copy())
     for place, (call, test) in enumerate(calls):
-        kept: exp.Expr = count_rows()
+        count: exp.Expr = count_rows()
         if test is not None:
             passed = exp.GT(this=calling("COUNTIF", test), expression=exp.Literal.number(0))
-            inner.append("expressions", exp.alias_(passed, f"{_KEPT}_{place}"))
-            condition = exp.Where(this=exp.column(f"{_KEPT}_{place}"))
-            kept = exp.Filter(this=kept, expression=condition)
-        call.replace(kept)
-    for name, value in named.items():
+            inner.append("expressions", exp.alias_(passed, f"{_PASSES}_{place}"))
+            condition = exp.Where(this=exp.column(f"{_PASSES}_{place}"))
+            count = exp.Filter(this=count, expression=condition)
+        call.replace(count)
+    for name, value in by_name.items():
         inner.append("expressions", exp.alias_(value.copy(), name, quoted=True))
-    set_group(with_clauses(inner, select, "from_", "where"), [unit, *named.values()])
+    set_group(with_clauses(inner, select, "from_", "where"), [unit, *by_name.values()])
     select.set("from_", exp.From(this=under(inner, _HERE)))
     select.set("where", None)
     if keys:
-        set_group(select, [exp.column(name, quoted=True) for name in named])
+        set_group(select, [exp.column(name, quoted=True) for name in by_name])

@@ -66,10 +66,10 @@ _TYPES: Final = {"FLOAT64": "DOUBLE", "SIGNED": "BIGINT", "UNSIGNED": "BIGINT"}
 def ours(root: exp.Expr) -> exp.Expr:
     """Write a tree as we would have written it, from the leaves up."""
     for node in reversed(nodes(root)):
-        made = _changed(node)
-        if made is not node:
-            node.replace(made)
-            root = made if node is root else root
+        spelling = _changed(node)
+        if spelling is not node:
+            node.replace(spelling)
+            root = spelling if node is root else root
     return root
 
 
@@ -106,7 +106,7 @@ def _changed(node: exp.Expr) -> exp.Expr:
         case exp.Extract(this=part, expression=exp.Anonymous() as call):
             return _age(part.name, call) or node
         case exp.GT() | exp.GTE() | exp.NEQ() | exp.EQ() if not isinstance(node.this, exp.Tuple):
-            return _found(node) or node
+            return _search(node) or node
     return _written_so(node)
 
 
@@ -147,14 +147,14 @@ def _similar(node: exp.SimilarTo) -> exp.Expr:
     if not isinstance(pattern, exp.Literal) or not pattern.is_string or "\\" in pattern.name:
         raise UnsupportedQueryError("SIMILAR TO takes a pattern in quotes, without backslashes")
     words = "".join(_SIMILAR.get(c, c) for c in pattern.name)
-    made = exp.RegexpLike(this=node.this.copy(), expression=literal(f"^({words})$"))
+    test = exp.RegexpLike(this=node.this.copy(), expression=literal(f"^({words})$"))
     if words != pattern.name:
         raise UnsupportedQueryError(
             "SIMILAR TO reads % and _ as LIKE does in PostgreSQL and in the standard, and as plain "
             "characters of a regular expression in DuckDB: write the regular expression",
             hint=f"{node.this.sql()} ~ {literal(f'^({words})$').sql()}",
         )
-    return made
+    return test
 
 
 def _written_so(node: exp.Expr) -> exp.Expr:
@@ -165,9 +165,9 @@ def _written_so(node: exp.Expr) -> exp.Expr:
         case exp.Column(args={"db": exp.Expr() as owner}) if node.table == "dt":  # day.dt.month
             return calling(node.name.upper(), exp.Column(this=owner.copy()))
         case exp.In(this=exp.Tuple() as names):
-            found = [_each(names, choice) for choice in node.expressions]
-            whole = [exp.paren(f, copy=False) for f in found if f is not None]
-            same = 0 < len(whole) == len(found) and node.args.get("query") is None
+            tests = [_each(names, choice) for choice in node.expressions]
+            whole = [exp.paren(f, copy=False) for f in tests if f is not None]
+            same = 0 < len(whole) == len(tests) and node.args.get("query") is None
             return exp.paren(exp.or_(*whole), copy=False) if same else node
         case exp.EQ(this=exp.Tuple() as names, expression=exp.Tuple() as values):
             return _each(names, values) or node
@@ -192,8 +192,8 @@ def _call_changed(node: exp.Anonymous) -> exp.Expr:
         node.meta["called"] = called  # refusals name what was written
     if name == "DAYOFWEEK" and node.expressions:
         _check_weekday(node, node.expressions[0])
-    made = CALLS[name](node.expressions) if name in CALLS else None
-    return node if made is None else made
+    call = CALLS[name](node.expressions) if name in CALLS else None
+    return node if call is None else call
 
 
 def _unit(node: exp.Expr) -> str | None:
@@ -234,9 +234,9 @@ def _by_week(name: str, start: int, rest: Call) -> exp.Expr:
     """Call `name` by weeks that begin on any day: moved so that it is a Monday, and back."""
     ahead = -start % 7
     moved = [_moved(x, ahead, "day") if ahead else x for x in rest]
-    made: exp.Expr = calling(_SUNDAYS.get(name, name), literal(_week(name)), *moved)
+    call: exp.Expr = calling(_SUNDAYS.get(name, name), literal(_week(name)), *moved)
     back = ahead and name in ("DATE_TRUNC", "DATETRUNC")
-    return _moved(made, -ahead, "day") if back else made
+    return _moved(call, -ahead, "day") if back else call
 
 
 def _week(name: str) -> str:
@@ -255,14 +255,14 @@ def _by_unit(name: str, word: exp.Expr, rest: Call, *, last: bool = False) -> ex
     bare = isinstance(word, exp.Column) and word.name.casefold() in _WEEKS
     if unit == "week" and (bare or word.name.casefold() not in _WEEKS):
         unit = _week(name)
-    made = calling(_SUNDAYS.get(name, name), literal(unit), *rest)
+    call = calling(_SUNDAYS.get(name, name), literal(unit), *rest)
     if bare and name != "TIMESTAMPDIFF" and (last or name in _SUNDAYS):
         raise UnsupportedQueryError(
             "written like this, a week begins on Sunday in some databases and on Monday in "
             f"others: write '{unit}' first and in quotes for weeks that begin on Monday",
-            hint=made.sql(),
+            hint=call.sql(),
         )
-    return made
+    return call
 
 
 def _shift(sign: int) -> Callable[[Call], exp.Expr | None]:
@@ -308,8 +308,8 @@ def _convert(args: Call) -> exp.Expr | None:
         length = integer(args[0].expressions[0]) if args[0].expressions else None
         form = _STYLES.get(args[2].name, {}).get(length)
         return None if form is None else calling("STRFTIME", args[1], literal(form))
-    known = {t.value for t in exp.DataType.Type}
-    return exp.cast(args[1].copy(), kind) if kind in known else None
+    types = {t.value for t in exp.DataType.Type}
+    return exp.cast(args[1].copy(), kind) if kind in types else None
 
 
 _NUMERIC: Final = (
@@ -325,18 +325,18 @@ def _dated(kind: str, *, form_first: bool = False) -> Callable[[Call], exp.Expr 
     def change(args: Call) -> exp.Expr | None:
         if len(args) == 1:
             return exp.cast(args[0].copy(), kind)
-        given, form = args[::-1] if form_first else args
-        if not all(isinstance(a, exp.Literal) and a.is_string for a in (given, form)):
-            return exp.cast(given.copy(), kind) if form.name in _ISO else None
+        text, form = args[::-1] if form_first else args
+        if not all(isinstance(a, exp.Literal) and a.is_string for a in (text, form)):
+            return exp.cast(text.copy(), kind) if form.name in _ISO else None
         pattern = str(form.this)
         for letters, sign in _NUMERIC:
             pattern = pattern.replace(letters, sign)
         try:
-            moment = dt.datetime.strptime(str(given.this), pattern)  # noqa: DTZ007 - naive throughout
+            moment = dt.datetime.strptime(str(text.this), pattern)  # noqa: DTZ007 - naive throughout
         except (ValueError, re.error, OverflowError):
             return None
-        written = moment.date().isoformat() if kind == "DATE" else moment.isoformat(" ")
-        return exp.cast(literal(written), kind)
+        iso = moment.date().isoformat() if kind == "DATE" else moment.isoformat(" ")
+        return exp.cast(literal(iso), kind)
 
     return lambda args: change(args) if 1 <= len(args) <= 2 else None
 
@@ -362,17 +362,17 @@ def _liked(x: exp.Expr, before: str, piece: str, after: str) -> exp.Expr:
     return exp.Escape(this=test, expression=literal("!")) if escaped != piece else test
 
 
-def _found(node: exp.Expr) -> exp.Expr | None:
+def _search(node: exp.Expr) -> exp.Expr | None:
     """POSITION('@' IN x) > 0, and its relatives, as LIKE."""
     call, least = node.this.unnest(), integer(node.expression)
-    wanted = int(isinstance(node, exp.GTE))
-    test = _held(call) if least == wanted else None
+    first = int(isinstance(node, exp.GTE))
+    test = _holds(call) if least == first else None
     if test is None:
         return None
     return exp.Not(this=exp.paren(test, copy=False)) if isinstance(node, exp.EQ) else test
 
 
-def _held(call: exp.Expr) -> exp.Expr | None:
+def _holds(call: exp.Expr) -> exp.Expr | None:
     """Test whether a text holds the constant piece that POSITION or a relative looks for."""
     name = str(call.name).upper() if isinstance(call, exp.Anonymous) else ""
     args = call.expressions if name in FINDS else []
@@ -399,10 +399,10 @@ def _part(name: str) -> Callable[[Call], exp.Expr | None]:
     def change(args: Call) -> exp.Expr | None:
         if len(args) != 2:
             return None
-        made = _age(args[0].name, args[1]) or _by_unit(name, args[0], args[1:])
-        if made is None and isinstance(args[0], exp.Column):  # a part that we name and refuse
+        call = _age(args[0].name, args[1]) or _by_unit(name, args[0], args[1:])
+        if call is None and isinstance(args[0], exp.Column):  # a part that we name and refuse
             return calling("DATE_PART", literal(args[0].name), args[1])
-        return made
+        return call
 
     return change
 
@@ -418,13 +418,13 @@ def _format(args: Call) -> exp.Expr | None:
     pattern = args[1] if len(args) == 2 else None
     if not isinstance(pattern, exp.Literal) or not pattern.is_string or "%" in pattern.name:
         return None
-    made, rest = "", str(pattern.this)
+    form, rest = "", str(pattern.this)
     while rest:
         letters, sign = next((p for p in _FORMAT if rest.startswith(p[0])), (rest[0], rest[0]))
         if sign.isalpha():  # a field that we do not write, which is no text either
             return None
-        made, rest = made + sign, rest[len(letters) :]
-    return calling("STRFTIME", args[0], literal(made))
+        form, rest = form + sign, rest[len(letters) :]
+    return calling("STRFTIME", args[0], literal(form))
 
 
 _MYSQL: Final = {"M": "%B", "W": "%A", "x": "%G", "v": "%V", **{c: f"%{c}" for c in "YmdHbaj%"}}
@@ -528,13 +528,13 @@ def _check_weekday(node: exp.Expr, day: exp.Expr) -> None:
     above = node.parent
     while above is not None and not isinstance(above, exp.Select):
         if isinstance(above, _COMPARED):
-            said = {n.name for n in above.find_all(exp.Literal)}
+            numbers = {n.name for n in above.find_all(exp.Literal)}
             own = calling("DOW", day).sql()
             raise UnsupportedQueryError(
                 "DAYOFWEEK of Sunday is 1 in MySQL, BigQuery and Spark, and 0 in DuckDB and "
                 f"Snowflake: write {own} + 1 for days from 1 (Sunday) to 7, or {own} for days "
                 "from 0 (Sunday) to 6",
-                hint=f"({own} + 1)" if "7" in said else own,
+                hint=f"({own} + 1)" if "7" in numbers else own,
             )
         above = above.parent
 

@@ -25,7 +25,7 @@ from discreet.sql._spellings import ours
 
 MAX_LENGTH: Final = 20_000
 MAX_NESTING: Final = 60
-_KEPT: Final = frozenset({"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT"})
+_SYNTAX: Final = frozenset({"CAST", "TRY_CAST", "SAFE_CAST", "EXTRACT"})
 _HALF: Final = re.compile("[\0\ud800-\udfff]")
 _BRACKETS: Final = re.compile(r"[()\[\]]")
 _CHAINS: Final = (exp.And, exp.Or)
@@ -42,7 +42,7 @@ _INSTEAD: Final = {"offset": "LIMIT 10", "query": "x IN (1, 2)"}
 class _Parser(parser.Parser):
     FUNCTIONS = {}  # noqa: RUF012 - sqlglot's way to declare it; no function is known but ours
     FUNCTION_PARSERS = {  # noqa: RUF012 - likewise
-        **{n: parse for n, parse in parser.Parser.FUNCTION_PARSERS.items() if n in _KEPT},
+        **{n: parse for n, parse in parser.Parser.FUNCTION_PARSERS.items() if n in _SYNTAX},
         "SUBSTRING": lambda self: self._substring(),
     }
     _returns = 0
@@ -132,20 +132,20 @@ def _with_select(text: str, words: list[Token]) -> str:
 
 def _with_names(words: list[Token], text: str) -> list[Token]:
     """Read [brackets] around a name as quotes, as T-SQL does; lists and places stay as they are."""
-    made: list[Token] = []
+    tokens: list[Token] = []
     place = 0
     while place < len(words):
         first, end = words[place], place
         if first.token_type is TokenType.L_BRACKET:
             closed = (i for i in range(place, len(words)) if words[i].text == "]")
             end = next(closed, place)
-        if _is_name(made, words[place + 1 : end]):
+        if _is_name(tokens, words[place + 1 : end]):
             name, last = text[first.end + 1 : words[end].start], words[end].end
             first = Token(TokenType.IDENTIFIER, name, first.line, first.col, first.start, last)
             place = end
-        made.append(first)
+        tokens.append(first)
         place += 1
-    return made
+    return tokens
 
 
 _VALUES: Final = {TokenType.NUMBER, TokenType.STRING, TokenType.DASH, TokenType.L_BRACKET}

@@ -31,9 +31,9 @@ def unite(root: exp.Union, policy: pol.Policy, public_fanout: Fanout | None) -> 
 
 
 def _branches(root: exp.Union) -> list[exp.Select]:
-    found: list[exp.Select] = []
+    branches: list[exp.Select] = []
     stack: list[tuple[exp.Expr, bool]] = [(root, True)]
-    named = root.args.get("with_")
+    clause = root.args.get("with_")
     while stack:
         node, outer = stack.pop()
         node = node.unnest()
@@ -45,14 +45,14 @@ def _branches(root: exp.Union) -> list[exp.Select]:
             stack += [(node.expression, False), (node.this, False)]
         elif isinstance(node, exp.Select):
             branch = node.copy()
-            if named is not None and branch.args.get("with_") is None:
-                branch.set("with_", named.copy())
-            found.append(branch)
+            if clause is not None and branch.args.get("with_") is None:
+                branch.set("with_", clause.copy())
+            branches.append(branch)
         else:
             raise refuse(label(node), "SELECT … UNION ALL SELECT …")
-        if len(found) + len(stack) > _MOST:
+        if len(branches) + len(stack) > _MOST:
             raise QueryError(f"a union holds at most {_MOST} questions")
-    return found
+    return branches
 
 
 def _place(item: exp.Expr, names: list[str]) -> tuple[int, bool]:

@@ -36,15 +36,15 @@ def isnull(args: Call) -> exp.Expr | None:
 def decode(args: Call) -> exp.Expr | None:
     pairs = list(zip(args[1::2], args[2::2], strict=False))
     default = args[-1].copy() if len(args) % 2 == 0 and pairs else None
-    return chosen(args[0], pairs, default) if pairs else None
+    return case_of(args[0], pairs, default) if pairs else None
 
 
 def choose(args: Call) -> exp.Expr | None:
     pairs = [(exp.Literal.number(i), value) for i, value in enumerate(args[1:], 1)]
-    return chosen(args[0], pairs, None) if pairs else None
+    return case_of(args[0], pairs, None) if pairs else None
 
 
-def chosen(
+def case_of(
     x: exp.Expr, pairs: Sequence[tuple[exp.Expr, exp.Expr]], default: exp.Expr | None
 ) -> exp.Expr:
     """Choose by equality, for which NULL is like any other value."""
@@ -83,11 +83,11 @@ def divided(*, zero: bool, null: bool = False) -> Callable[[Call], exp.Expr | No
         if len(args) != 2:
             return None
         top, bottom = (exp.paren(a.copy(), copy=False) for a in args)
-        made: exp.Expr = exp.paren(exp.Div(this=top, expression=bottom), copy=False)
+        quotient: exp.Expr = exp.paren(exp.Div(this=top, expression=bottom), copy=False)
         if zero:
             nought = exp.Literal.number(0)
-            made = chosen(args[1], [(nought, nought)], made)
-        return calling("COALESCE", made, exp.Literal.number(0)) if null else made
+            quotient = case_of(args[1], [(nought, nought)], quotient)
+        return calling("COALESCE", quotient, exp.Literal.number(0)) if null else quotient
 
     return change
 
@@ -176,8 +176,8 @@ def one_of_quantiles(call: exp.Expr, place: exp.Expr) -> exp.Expr | None:
 def one_of_pieces(call: exp.Expr, place: exp.Expr) -> exp.Expr | None:
     """SPLIT(x, '.')[0]: lists begin with 0 wherever they come from SPLIT."""
     word = str(place.name).upper() if isinstance(place, exp.Anonymous) else "OFFSET"
-    given = place.expressions if isinstance(place, exp.Anonymous) else [place]
-    at = integer(given[0]) if len(given) == 1 else None
+    args = place.expressions if isinstance(place, exp.Anonymous) else [place]
+    at = integer(args[0]) if len(args) == 1 else None
     if str(call.name).upper() != "SPLIT" or len(call.expressions) != 2 or at is None:
         return None
     first = {"OFFSET": 0, "SAFE_OFFSET": 0, "ORDINAL": 1, "SAFE_ORDINAL": 1}.get(word)
@@ -213,11 +213,11 @@ def instant(args: Call) -> exp.Expr | None:
     return exp.cast(args[0].copy(), "TIMESTAMP") if literal else args[0].copy()
 
 
-def counted(args: Call) -> exp.Expr | None:
+def count_of(args: Call) -> exp.Expr | None:
     return count_rows() if len(args) == 1 and isinstance(args[0], exp.Star) else None
 
 
-def given(name: str) -> Callable[[Call], exp.Expr | None]:
+def aggregate_where(name: str) -> Callable[[Call], exp.Expr | None]:
     """SUMIF(x, test): an aggregate of the rows that pass."""
 
     def change(args: Call) -> exp.Expr | None:
@@ -248,7 +248,7 @@ def given_first(name: str) -> Callable[[Call], exp.Expr | None]:
             args = [args[2], exp.EQ(this=args[0].copy(), expression=args[1].copy())]
         elif len(args) == 2 and isinstance(args[0], exp.Predicate | exp.Connector):
             args = args[::-1]
-        return given(name)(args)
+        return aggregate_where(name)(args)
 
     return change
 
@@ -296,6 +296,6 @@ VALUES: Final[dict[str, Callable[[Call], exp.Expr | None]]] = {
     "SUBSTRING_INDEX": first_piece,
     "LPAD": padded,
     **dict.fromkeys(("TIMESTAMP", "DATETIME"), instant),
-    "LEN": counted,
+    "LEN": count_of,
 }
 """Calls that are written anew, by name."""

@@ -15,14 +15,14 @@ def nodes(root: exp.Expr) -> list[exp.Expr]:
 
     sqlglot's own walk goes through three generators a node.
     """
-    found = [root]
-    for node in found:  # it grows
+    tree = [root]
+    for node in tree:  # it grows
         for value in node.args.values():
             if isinstance(value, exp.Expr):
-                found.append(value)
+                tree.append(value)
             elif isinstance(value, list):
-                found += [one for one in value if isinstance(one, exp.Expr)]
-    return found
+                tree += [one for one in value if isinstance(one, exp.Expr)]
+    return tree
 
 
 def all_of(root: exp.Expr, kind: type[E]) -> list[E]:
@@ -48,12 +48,12 @@ def clauses_of(node: exp.Expr) -> set[str]:
     return {name for name, value in node.args.items() if value}
 
 
-def with_clauses(made: exp.Select, other: exp.Select, *names: str) -> exp.Select:
+def with_clauses(select: exp.Select, other: exp.Select, *names: str) -> exp.Select:
     """Give a SELECT some clauses of another."""
     own = other.copy()
     for name in names:
-        made.set(name, own.args.get(name))
-    return made
+        select.set(name, own.args.get(name))
+    return select
 
 
 def set_group(select: exp.Select, keys: Sequence[exp.Expr]) -> None:

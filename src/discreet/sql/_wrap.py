@@ -44,8 +44,8 @@ def _answer(root: exp.Select, units: set[str]) -> exp.Select | None:
     inner = node.this if isinstance(node, exp.Subquery) else None
     clause = root.args.get("with_")
     if isinstance(node, exp.Table) and clause is not None:
-        named = {c.alias.casefold(): c.this for c in clause.expressions}
-        inner = named.get(name)
+        ctes = {c.alias.casefold(): c.this for c in clause.expressions}
+        inner = ctes.get(name)
     if not isinstance(inner, exp.Select) or not _aggregates(inner):
         return None
     group = inner.args.get("group")
@@ -62,12 +62,12 @@ def _items(select: exp.Select) -> dict[str, exp.Expr]:
     """Outputs by their names."""
     from discreet.sql._aggregates import default_name  # noqa: PLC0415 - it is built upon this
 
-    found = {}
+    items = {}
     for place, item in enumerate(select.expressions, 1):
         value = item.this if isinstance(item, exp.Alias) else item
         name = item.alias if isinstance(item, exp.Alias) else default_name(value.unnest(), place)
-        found[name.casefold()] = exp.alias_(value.copy(), name, quoted=True)
-    return found
+        items[name.casefold()] = exp.alias_(value.copy(), name, quoted=True)
+    return items
 
 
 def resolved(select: exp.Select, node: exp.Expr) -> exp.Expr:
@@ -79,8 +79,8 @@ def resolved(select: exp.Select, node: exp.Expr) -> exp.Expr:
         if 1 <= place <= len(items):
             node = items[place - 1]
     elif isinstance(node, exp.Column) and not node.args.get("table"):
-        named = {i.alias.casefold(): i for i in items if isinstance(i, exp.Alias)}
-        node = named.get(node.name.casefold(), node)
+        by_alias = {i.alias.casefold(): i for i in items if isinstance(i, exp.Alias)}
+        node = by_alias.get(node.name.casefold(), node)
     return (node.this if isinstance(node, exp.Alias) else node).copy()
 
 
@@ -93,11 +93,13 @@ def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
     merged = inner.copy()
     if group := merged.args.get("group"):
         group.set("expressions", [resolved(inner, n) for n in group.expressions])
-    shown = [named for item in root.expressions for named in _shown(item, items)]
-    folded = any(isinstance(n, exp.Window) and n.meta.get("fold") for e in shown for n in e.walk())
-    merged.set("expressions", shown)
+    outputs = [value for item in root.expressions for value in _outputs(item, items)]
+    folded = any(
+        isinstance(n, exp.Window) and n.meta.get("fold") for e in outputs for n in e.walk()
+    )
+    merged.set("expressions", outputs)
     if having := merged.args.get("having"):
-        having.set("this", _named(having.this, items))
+        having.set("this", _substitute(having.this, items))
     for clause in ("where", "qualify"):
         if test := root.args.get(clause):
             _add_test(merged, _with(test.this, items))
@@ -109,7 +111,7 @@ def _merged(root: exp.Select, inner: exp.Select) -> exp.Select:
         if root.args.get(clause) and not merged.args.get(clause):
             merged.set(clause, root.args[clause].copy())
     after = (merged.args.get(c) for c in ("having", "qualify", "order"))
-    clauses = [*shown, *(c for c in after if c)]
+    clauses = [*outputs, *(c for c in after if c)]
     measured = [n for e in clauses for n in e.walk() if function_name(n) in CALLS]
     if all(isinstance(n.parent, exp.Window) for n in measured):
         raise refuse("a question about the rows of an answer, and not about its numbers", "AVG(n)")
@@ -127,14 +129,14 @@ def _regrouped(root: exp.Select, inner: exp.Select, items: dict[str, exp.Expr]) 
     group = inner.args.get("group")
     if group is None or clauses_of(group) != {"expressions"}:
         raise refuse("GROUP BY of the rows of an answer that has totals, or no keys")
-    known = [resolved(inner, n) for n in group.expressions]
-    names = [n for n, item in items.items() if item.this in known]
+    inner_keys = [resolved(inner, n) for n in group.expressions]
+    names = [n for n, item in items.items() if item.this in inner_keys]
     keys = [resolved(root, n) for n in root.args["group"].expressions]
     if not all(isinstance(k, exp.Column) and k.name.casefold() in names for k in keys):
         raise refuse("GROUP BY of the rows of an answer, by anything but its keys,")
-    if len({str(items[n].this) for n in names}) < len(known):
+    if len({str(items[n].this) for n in names}) < len(inner_keys):
         raise refuse("GROUP BY of the rows of an answer that does not show all its keys")
-    made, own = root.copy(), {k.name.casefold() for k in keys}
+    outer, own = root.copy(), {k.name.casefold() for k in keys}
     rest = [exp.Ordered(this=exp.column(n, quoted=True)) for n in names if n not in own]
 
     def fold(node: exp.Expr) -> exp.Expr:
@@ -143,10 +145,10 @@ def _regrouped(root: exp.Select, inner: exp.Select, items: dict[str, exp.Expr]) 
             folded.set("partition_by", [k.copy() for k in keys])
         return folded
 
-    aliases = {e.alias.casefold() for e in made.expressions if e.alias}
-    made.set("expressions", [e.transform(fold) for e in made.expressions])
-    _check_folded(made.expressions, own)
-    having, order = made.args.get("having"), made.args.get("order")
+    aliases = {e.alias.casefold() for e in outer.expressions if e.alias}
+    outer.set("expressions", [e.transform(fold) for e in outer.expressions])
+    _check_folded(outer.expressions, own)
+    having, order = outer.args.get("having"), outer.args.get("order")
     if having is not None:
         having.set("this", having.this.transform(fold))
         _check_folded([having.this], own)
@@ -159,10 +161,10 @@ def _regrouped(root: exp.Select, inner: exp.Select, items: dict[str, exp.Expr]) 
         first = exp.Anonymous(this="ROW_NUMBER", expressions=[])
         over = exp.Window(this=first, partition_by=keys, order=exp.Order(expressions=rest))
         tests.append(exp.EQ(this=over, expression=exp.Literal.number(1)))
-    made.set("qualify", exp.Qualify(this=exp.and_(*tests)) if tests else None)
-    made.set("group", None)
-    made.set("having", None)
-    return made
+    outer.set("qualify", exp.Qualify(this=exp.and_(*tests)) if tests else None)
+    outer.set("group", None)
+    outer.set("having", None)
+    return outer
 
 
 def _check_folded(nodes: Sequence[exp.Expr], keys: set[str]) -> None:
@@ -176,7 +178,7 @@ def _check_folded(nodes: Sequence[exp.Expr], keys: set[str]) -> None:
             )
 
 
-def _shown(item: exp.Expr, items: dict[str, exp.Expr]) -> list[exp.Expr]:
+def _outputs(item: exp.Expr, items: dict[str, exp.Expr]) -> list[exp.Expr]:
     if isinstance(item, exp.Star):
         return [i.copy() for i in items.values()]
     changed = _with(item.unalias(), items)
@@ -186,16 +188,16 @@ def _shown(item: exp.Expr, items: dict[str, exp.Expr]) -> list[exp.Expr]:
 
 def _with(node: exp.Expr, items: dict[str, exp.Expr]) -> exp.Expr:
     """Put what inner names stand for in their places; fold rows of the answer by windows."""
-    return _named(node.copy().transform(_fold, mark=True), items, inside=True)
+    return _substitute(node.copy().transform(_fold, mark=True), items, inside=True)
 
 
-def _named(node: exp.Expr, items: dict[str, exp.Expr], *, inside: bool = False) -> exp.Expr:
+def _substitute(node: exp.Expr, items: dict[str, exp.Expr], *, inside: bool = False) -> exp.Expr:
     """Put what names of outputs stand for in their places; in aggregates, only if `inside`."""
 
     def change(n: exp.Expr) -> exp.Expr:
         if isinstance(n, exp.Column) and (inside or not _in_call(n)):
-            found = items.get(n.name.casefold())
-            return n if found is None else exp.paren(found.this.copy(), copy=False)
+            value = items.get(n.name.casefold())
+            return n if value is None else exp.paren(value.this.copy(), copy=False)
         return n
 
     return node.transform(change)
@@ -220,15 +222,15 @@ def _fold(n: exp.Expr, *, mark: bool = False) -> exp.Expr:
         raise refuse("DISTINCT over the rows of an answer")
     if function_name(n) == "COUNT" and not isinstance(args[0].unnest(), exp.Case):
         args = [exp.Star()]
-    made = exp.Window(this=calling(n.this, *args))
-    made.meta["fold"] = mark
-    return made
+    window = exp.Window(this=calling(n.this, *args))
+    window.meta["fold"] = mark
+    return window
 
 
 def _add_test(merged: exp.Select, test: exp.Expr) -> None:
     clause, kind = ("qualify", exp.Qualify) if test.find(exp.Window) else ("having", exp.Having)
-    known = merged.args.get(clause)
-    merged.set(clause, kind(this=test if known is None else exp.and_(known.this, test)))
+    node = merged.args.get(clause)
+    merged.set(clause, kind(this=test if node is None else exp.and_(node.this, test)))
 
 
 def _set_order(
