@@ -111,7 +111,7 @@ def function(name: str) -> Callable[..., Term]:
     listed += [inspect.Parameter(n, one, default=_MUST if d is ... else d) for n, d in entry.takes]
     if entry.population is not None:
         listed.append(inspect.Parameter("sample", only, default=True))
-    listed += [inspect.Parameter(n, only, default=None) for n in (*entry.named, "where")]
+    listed += [inspect.Parameter(n, only, default=None) for n in (*entry.keywords, "where")]
     signature = inspect.Signature(listed)
 
     def statistic(*args: object, **named: object) -> Term:
@@ -137,7 +137,7 @@ def _call(entry: Fluent, given: Mapping[str, object]) -> Term:
         sql_name, operand = "COUNT", Term("distinct", (operand,))
     as_term = sql if entry.paired else value
     more = [as_term(given[n]) for n, default in entry.takes if entry.paired or given[n] != default]
-    named = [Term("named", (n, value(given[n]))) for n in entry.named if given[n] is not None]
+    named = [Term("named", (n, value(given[n]))) for n in entry.keywords if given[n] is not None]
     call = Term("call", (sql_name, operand, *more, *named))
     where = given["where"]
     return call if where is None else Term("filter", (call, sql(where)))
