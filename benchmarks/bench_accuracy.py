@@ -257,7 +257,7 @@ class InRounds(Asked):
 
         A hair decides whether a peer is ahead by 5 %, and draws of few large errors are coarse.
         """
-        squares, n = formula.known(found)
+        squares, n = formula.inputs(found)
         if len(squares.factors) > 1:
             return float(formula.estimate(found)[0] - truth) ** 2
         scale = float(squares.law.scale / squares.factors[0]) / n

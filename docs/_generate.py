@@ -170,7 +170,7 @@ def functions() -> Iterator[str]:
 def statistics() -> Iterator[str]:
     """Statistics."""
     yield "| SQL | Python | what it is | example |\n|---|---|---|---|"
-    for kind in Statistic.known:
+    for kind in Statistic.kinds:
         if kind.__name__ not in STATISTICS:
             continue
         names = [n for n, (statistic, _) in CALLS.items() if statistic is kind]

@@ -26,7 +26,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SILENT = {"__repr__", "__str__", "_repr_html_", "_shown", "describe", "words", "sql", "name"}
+SILENT = {"__repr__", "__str__", "_repr_html_", "_details", "_shown", "describe", "words", "sql",
+          "name"}  # fmt: skip
 """Functions whose result is for people: a change there is no privacy fault."""
 
 _COMPARE = {

@@ -21,7 +21,7 @@ from discreet.errors import QueryError
 from discreet.plan import _facts, ingest
 from discreet.plan import _numbers as numbers
 from discreet.plan._codes import Spans
-from discreet.plan._spans import Met
+from discreet.plan._spans import Solution
 from discreet.policy import Boolean, Budget, Category, Integer, Policy, Real, Table
 
 TABLE = Table(
@@ -164,9 +164,9 @@ def test_conditions_change_no_value_and_moves_are_as_declared(oracle, part):
 def test_bounds_that_are_too_narrow_are_caught(oracle, monkeypatch):
     def half(*given):
         codes = given[2]
-        return Met(Spans(((codes[0], codes[len(codes) // 2]),)), True, True)
+        return Solution(Spans(((codes[0], codes[len(codes) // 2]),)), True, True)
 
-    monkeypatch.setattr(_facts, "met", half)
+    monkeypatch.setattr(_facts, "solve", half)
     asked = [f for seed in range(60) if (f := drawn(seed)) is not None]
     assert any(changed(found, oracle) for found in asked)
     # and what a guard does not hold back moves more than is declared

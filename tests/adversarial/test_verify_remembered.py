@@ -13,7 +13,7 @@ from discreet.verify import _limits, _read
 
 def forget():
     _read._base.cache_clear()
-    _limits._begun.cache_clear()
+    _limits._start.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def test_a_base_is_read_and_followed_once():
     for k in range(20):
         proof = told(summed(clamped(99), f" WHERE c > {k}"), people=INTEGERS)
         assert proof[0].hi == 99
-    assert _read._base.cache_info().misses == _limits._begun.cache_info().misses == 1
+    assert _read._base.cache_info().misses == _limits._start.cache_info().misses == 1
 
 
 def test_a_literal_above_a_base_that_is_known_is_still_looked_at():
@@ -86,7 +86,7 @@ def test_the_same_words_over_another_table_are_another_base():
 
 
 def test_that_test_notices_a_base_without_its_table(monkeypatch):
-    follow, kept = _limits._begun.__wrapped__, {}
+    follow, kept = _limits._start.__wrapped__, {}
 
     def careless(base, *rest):
         if base not in kept:
@@ -94,7 +94,7 @@ def test_that_test_notices_a_base_without_its_table(monkeypatch):
         return kept[base]
 
     with monkeypatch.context() as patched, pytest.raises(AssertionError):
-        patched.setattr(_limits, "_begun", careless)
+        patched.setattr(_limits, "_start", careless)
         test_the_same_words_over_another_table_are_another_base()
 
 

@@ -147,7 +147,7 @@ def test_every_sql_function_and_statistic_is_documented():
     assert missing([*FUNCTIONS, *CALLS], text) == []
     assert missing([f"dc.{n}" for n in FLUENT], text) == []
     # asked in Python only; publications have a page of their own, once they are loaded
-    shown = {k.__name__ for k in Statistic.known} - {"LinearImage", "Publish", "SplinesOf"}
+    shown = {k.__name__ for k in Statistic.kinds} - {"LinearImage", "Publish", "SplinesOf"}
     assert set(generate.STATISTICS) == shown
     assert missing(["NO_SUCH_FUNCTION"], text) == ["NO_SUCH_FUNCTION"]
 

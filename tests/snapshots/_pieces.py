@@ -326,7 +326,7 @@ def _selections() -> Iterator[tuple[str, Case]]:
             priced.losses,
             labels,
             pick.facts(priced.law),
-            labels[0].shown,
+            labels[0].texts,
             labels[0].to_dict(),
         )
 

@@ -33,10 +33,10 @@ def _squares() -> Iterator[tuple[str, Case]]:
             yield (
                 f"chosen {name} {n}",
                 lambda n=n, w=law: [
-                    va.chosen(r / 8, n, w) for r in (-40, -9, -8, -7, -3, 0, 1, 5, 8, 9, 40)
+                    va.choose_focus(r / 8, n, w) for r in (-40, -9, -8, -7, -3, 0, 1, 5, 8, 9, 40)
                 ],
             )
-    asked = [va.ITSELF, va.ABOUT_THE_MIDDLE, *va.SHOWN[1::3], va.Asked(F(1, 3), F(1, 320))]
+    asked = [va.ITSELF, va.ABOUT_THE_MIDDLE, *va.EXAMPLES[1::3], va.Focus(F(1, 3), F(1, 320))]
     sums = [
         va.ExactSums(n, a, b)
         for n, a, b in ((0, 0, 0), (1, 5, 25), (7, 30, 200), (1000, 40000, 2 * 10**6))
@@ -100,7 +100,7 @@ def _read_squares(law: va.TwoRounds, sample: bool, root: bool) -> object:
     for top, low, step in ((1, 0, 1), (9, -3, F(1, 2)), (1000, 10, 1)):
         formula = va.PublicVariance(0, 1, F(low), F(step), top, sample, root)
         for n, q in itertools.product(
-            (0, 1, 2, 40, 3000), (va.ITSELF, va.ABOUT_THE_MIDDLE, va.Asked(F(1, 4), F(1, 14)))
+            (0, 1, 2, 40, 3000), (va.ITSELF, va.ABOUT_THE_MIDDLE, va.Focus(F(1, 4), F(1, 14)))
         ):
             sums = va.ExactSums(n, n * top // 3, n * top * top // 5)
             factors = q.factors(top, n, gaussian=gaussian)

@@ -15,7 +15,7 @@ from discreet import policy as pol
 from discreet.curator import _proof, _release
 from discreet.engines import Reference
 from discreet.plan import Salt, lower, merge
-from discreet.plan._merge import _kept
+from discreet.plan._merge import _keeper
 from discreet.sql import parse
 from discreet.verify import Reading
 
@@ -96,7 +96,7 @@ def test_each_question_gets_the_integers_that_it_gets_alone(seed):
 
 def test_the_comparison_would_find_a_key_that_drops_rows_of_others(monkeypatch):
     """The mutant: keys are merged as they are, so rows without one of them are gone for all."""
-    monkeypatch.setattr(plan._merge, "_kept", lambda key, *, limited: key)  # noqa: ARG005 - mutant
+    monkeypatch.setattr(plan._merge, "_keeper", lambda key, *, limited: key)  # noqa: ARG005 - mutant
     own = policy()
     reference, _ = held(own, rows(0))
     merged = merge(aggregates(own))
@@ -234,4 +234,4 @@ def test_a_merged_statement_that_limits_less_than_declared_does_not_run():
 
 def test_a_key_whose_next_code_would_leave_the_integers_is_not_merged():
     last = plan.Type.number(2**62 - 3, 2**62 - 1)
-    assert _kept(plan.Key("k", plan.expr.Column("x", last), (2**62 - 1,)), limited=False) is None
+    assert _keeper(plan.Key("k", plan.expr.Column("x", last), (2**62 - 1,)), limited=False) is None

@@ -81,7 +81,7 @@ def test_a_bucket_gathers_what_is_not_shown():
 
 
 def test_labels_of_a_cell_are_shown_together():
-    assert Labels((("a",), ("b", "c"), ("d", "e", "f"))).shown.tolist() == ["a", "b, c", "d, e, f"]
+    assert Labels((("a",), ("b", "c"), ("d", "e", "f"))).texts.tolist() == ["a", "b, c", "d, e, f"]
 
 
 # -- trees ---------------------------------------------------------------------------
@@ -423,7 +423,7 @@ def test_keys_are_shown_from_the_threshold_on_and_in_order():
     at = priced.law.at
     groups = {("c",): (at + 1,), ("a",): (at,), ("b",): (at - 1,), ("d",): (3,)}
     cells = part.select(priced, groups, Still())
-    assert (cells.shown, cells.counts, cells.rest) == ([("a",), ("c",)], (at, at + 1), "others")
+    assert (cells.keys, cells.counts, cells.rest) == ([("a",), ("c",)], (at, at + 1), "others")
     found = part.release(priced, groups, cells, Still())
     assert found == Numbers((at, at + 1, at + 2), priced.law.law, at, rest=True)
 
@@ -442,12 +442,12 @@ def test_what_is_chosen_by_is_what_an_audit_measures():
             seen.append(list(scores))
             return int(np.argmax(scores))
 
-    cells = SimpleNamespace(shown=[(0,), (1,)])
+    cells = SimpleNamespace(keys=[(0,), (1,)])
     found = part.release(SimpleNamespace(law=None), groups, cells, Draw())
     assert seen == [[0, 4, 1], [2, 0, 0]]
     assert found.labels == (("y",), ("x",))
     ((_, measured),) = part.measurements(groups)
-    for cell, scores in zip(cells.shown, seen, strict=True):
+    for cell, scores in zip(cells.keys, seen, strict=True):
         assert [measured.get((*cell, c), 0) for c in part.codes] == scores
 
 

@@ -61,8 +61,8 @@ def groups_of(low, values):
 @pytest.mark.parametrize("top", [1, 2, 5])
 def test_all_neighbours_of_all_small_tables(top, gaussian):
     """Tables of one to three rows, every change of a row, every question of the second round."""
-    asked = {va.ITSELF, va.ABOUT_THE_MIDDLE, *va.SHOWN}
-    asked |= {va.Asked(Fraction(g, 7), t) for g in (-7, -2, 0, 3, 6) for t in va._TILTS[::3]}
+    asked = {va.ITSELF, va.ABOUT_THE_MIDDLE, *va.EXAMPLES}
+    asked |= {va.Focus(Fraction(g, 7), t) for g in (-7, -2, 0, 3, 6) for t in va._TILTS[::3]}
     declared = va.WHOLE**2 if gaussian else va.WHOLE
 
     def sums(table):
@@ -83,7 +83,7 @@ def test_all_neighbours_of_all_small_tables(top, gaussian):
                     worst[each] = max(worst[each], norm)
     # attained by the variance itself, and by two sums where their vertex is a value
     assert worst[va.ITSELF] == declared
-    assert gaussian or worst[va.Asked(Fraction(-1), va._TILTS[0])] > 0.75 * declared
+    assert gaussian or worst[va.Focus(Fraction(-1), va._TILTS[0])] > 0.75 * declared
 
 
 @pytest.mark.parametrize("tilt", va._TILTS)
@@ -94,7 +94,7 @@ def test_norms_of_two_sums_are_those_of_a_fine_lattice(centre, tilt):
     y = np.arange(top + 1)
     g = float((1 + centre) * top / 2)
     for gaussian in (False, True):
-        a, b = map(float, va.Asked(centre, tilt).factors(top, 9, gaussian=gaussian))
+        a, b = map(float, va.Focus(centre, tilt).factors(top, 9, gaussian=gaussian))
         once, twice = a * (y - g), b * (y - g) ** 2
         x, z = (np.abs(s[:, None] - s[None, :]) for s in (once, twice))
         reached = float((np.hypot(x, z) if gaussian else x + z).max())
@@ -114,7 +114,7 @@ NEIGHBOURS = [([0] * 4, [0] * 3 + [9]), ([9] * 4, [9] * 3 + [0]), ([3, 4, 9], [3
 def test_replay_passes_what_is_priced_right(left, right, ask):
     found = replayed(lowered(lo=0, hi=9), left, right, ask)
     assert found.ok, found
-    assert len(found.steps) == 2 + len(va.SHOWN)  # rough mean, rows, every second round shown
+    assert len(found.steps) == 2 + len(va.EXAMPLES)  # rough mean, rows, every second round shown
 
 
 def test_replay_catches_a_smaller_sensitivity_than_there_is():
@@ -131,13 +131,13 @@ def test_replay_catches_sums_that_move_further_than_declared(monkeypatch):
 
 
 def test_replay_catches_a_variance_itself_that_moves_further_than_declared(monkeypatch):
-    plain = va.Asked.factors
+    plain = va.Focus.factors
 
     def wrong(self, top, n, *, gaussian):
         found = plain(self, top, n, gaussian=gaussian)
         return found if self.tilt else (found[0] * Fraction(n, n - 1),)  # (n − 1)/n twice
 
-    monkeypatch.setattr(va.Asked, "factors", wrong)
+    monkeypatch.setattr(va.Focus, "factors", wrong)
     assert any(not replayed(lowered(lo=0, hi=9), *pair).ok for pair in NEIGHBOURS)
 
 
@@ -416,7 +416,7 @@ def risk(rows_by_price, mean, n=10**4):
     off = -np.sign(u) * np.log1p(-2 * np.abs(u)) * scale / np.sqrt(2)
     total = 0.0
     for rough in mean + off:
-        asked = va.chosen(rough, n, law)
+        asked = va.choose_focus(rough, n, law)
         if not asked.tilt:
             total += noise**2
             continue
@@ -447,10 +447,10 @@ def test_few_rows_are_not_behind_noise_on_their_variance(n, size):
 def test_the_choice_is_worth_its_share(monkeypatch):
     """Two sums wherever they look smaller would be misled; no choice would not be ahead."""
     monkeypatch.setattr(va, "_AHEAD", 1.2)
-    va._chosen.cache_clear()
+    va._best_focus.cache_clear()
     assert max(risk(100, m) for m in (0.7, 0.9, 1.0)) > 1.08
     monkeypatch.setattr(va, "_AHEAD", 0.0)
-    va._chosen.cache_clear()
+    va._best_focus.cache_clear()
     assert risk(5000, 0.0) > 1.02
     monkeypatch.undo()
-    va._chosen.cache_clear()
+    va._best_focus.cache_clear()

@@ -97,7 +97,7 @@ def test_parts_of_the_clock():
 )
 def test_names_are_what_python_writes(pattern):
     column = expr.Column("day", plan.of_column(Date("day", "1895-01-01", "2105-12-31")))
-    named = calendar.named(column, pattern)
+    named = calendar.strftime(column, pattern)
     for code in range(column.type.lo, column.type.hi + 1, 131):
         day = EPOCH + dt.timedelta(days=code)
         assert named.type.labels[named.evaluate({"day": code})] == day.strftime(pattern)
@@ -110,7 +110,7 @@ def test_patterns_of_to_char():
     assert calendar.from_to_char('YYYY-"Q"Q') == "%Y-Q%q"
     assert calendar.from_to_char('"100% MM "YYYY%') == "100%% MM %Y%%"
     assert calendar.from_to_char("FMMonth YYYY") == "%B %Y"
-    assert set(calendar.named(DAY, calendar.from_to_char('"Q"Q')).type.labels) == {
+    assert set(calendar.strftime(DAY, calendar.from_to_char('"Q"Q')).type.labels) == {
         "Q1", "Q2", "Q3", "Q4"
     }  # fmt: skip
 
@@ -127,7 +127,7 @@ def test_letters_of_to_char_that_are_no_field_of_ours_are_refused(pattern):
 @pytest.mark.parametrize("pattern", ["%Y-%V", "%m-%d", "%H", "%s", "plain", "%a %b"])
 def test_formats_that_name_no_single_period_are_refused(pattern):
     with pytest.raises(UnsupportedQueryError):
-        calendar.named(DAY, pattern)
+        calendar.strftime(DAY, pattern)
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ def violations(text):
         POLICY,
     ).query
     exprs = [s.expr for s in query.statistics]
-    proved = facts_module.proved(query.relation.condition, {})
+    proved = facts_module.conclude(query.relation.condition, {})
     for row in CODES:
         if query.relation.condition.evaluate(row) != 1:
             continue

@@ -75,5 +75,5 @@ def test_rounded_values_do_not_repeat_across_zero():
     question = "SELECT COUNT(*) FROM t WHERE MOD(ROUND(x) + 20, 2) = 1"
     nodes = sql.parse(question, POLICY).query.relation.nodes
     test = next(n.condition for n in nodes if isinstance(n, plan.Filter))
-    found = _spans.met(test, "x", _spans.Spans(((-200, 200),)))
+    found = _spans.solve(test, "x", _spans.Spans(((-200, 200),)))
     assert list(found.codes) == [c for c in range(-200, 201) if test.evaluate({"x": c})]

@@ -30,7 +30,7 @@ TABLES = {
     "skewed": np.array([0] * 50 + [200] * 9),
     "two": np.array([44, 120]),  # fewer are certain: see test_plan_variances
 }
-ASKED = (va.ITSELF, va.ABOUT_THE_MIDDLE, *va.SHOWN)
+ASKED = (va.ITSELF, va.ABOUT_THE_MIDDLE, *va.EXAMPLES)
 SMALL = DiscreteLaplace(2**12)
 
 
@@ -83,14 +83,14 @@ def test_a_mean_bounds_the_variance_where_the_first_sum_has_most_weight(name, ce
     table = TABLES[name]
     most = (TOP - table.mean()) * table.mean()
     for tilt in va._TILTS:
-        (found,) = formula().estimate(released(table, va.Asked(centre, tilt), (0, 2**40)))
+        (found,) = formula().estimate(released(table, va.Focus(centre, tilt), (0, 2**40)))
         bound = most if tilt == Fraction(1, 2) else TOP**2 / 4
         assert found == pytest.approx(bound, rel=1e-6)
-        (found,) = formula().estimate(released(table, va.Asked(centre, tilt), (0, -(2**40))))
+        (found,) = formula().estimate(released(table, va.Focus(centre, tilt), (0, -(2**40))))
         assert found == 0
     # a mean beyond an end leaves no variance at all
     for noise in (2**40, -(2**40)):
-        (found,) = formula().estimate(released(table, va.Asked(centre, Fraction(1, 2)), (noise, 0)))
+        (found,) = formula().estimate(released(table, va.Focus(centre, Fraction(1, 2)), (noise, 0)))
         assert found == 0
 
 
@@ -152,7 +152,7 @@ def test_intervals_of_two_sums_hold_at_the_edge_of_their_noise(name, law):
     for centre, tilt in itertools.product(
         (Fraction(-1), Fraction(-3, 4), Fraction(0), Fraction(2, 3), Fraction(1)), va._TILTS[::5]
     ):
-        asked = va.Asked(centre, tilt)
+        asked = va.Focus(centre, tilt)
         for noise in edges(table, asked, law, 0.95):
             box = formula().box(released(table, asked, noise, law), 0.95)
             low, high = float(box.low[0]), float(box.high[0])
@@ -193,7 +193,7 @@ def test_intervals_of_two_sums_are_those_of_the_note(name, law, level):
     table, error, kinds = TABLES[name], 1 - level, set()
     n = len(table)
     for centre, tilt in itertools.product((Fraction(-1), Fraction(1, 3), Fraction(1)), va._TILTS):
-        asked = va.Asked(centre, tilt)
+        asked = va.Focus(centre, tilt)
         a, b = map(float, asked.factors(TOP, n, gaussian=isinstance(law, DiscreteGaussian)))
         u, v = float(-(1 + centre) * TOP / 2), float((1 - centre) * TOP / 2)
         for noise in ((0, 0), (law.interval(0.9).high, -law.interval(0.8).high)):
@@ -262,7 +262,7 @@ def choice(rough, n, law):
         mean2 = own / (2 * float(t) * far) ** 2
         errors[t] = own + 4 * spread * mean2 + 6 * (mean2 * noise) ** 2
     best = min(errors, key=errors.__getitem__)
-    return va.Asked(centre, best) if errors[best] < (0.78 * less) ** 2 else va.ITSELF
+    return va.Focus(centre, best) if errors[best] < (0.78 * less) ** 2 else va.ITSELF
 
 
 @pytest.mark.parametrize("offer", ["epsilon", "rho"])
@@ -276,7 +276,7 @@ def test_what_is_asked_is_what_the_note_chooses(n, offer):
         share = Fraction(price, n) ** (2 if offer == "rho" else 1)
         law = pl.price(low, pl.Ask(**{offer: share})).parts[0].law
         for rough in (-9.0, -1.2, -1.01, -0.97, -0.6, -0.25, 0.0, 1e-3, 0.3, 0.5, 0.8, 1.0, 1.05):
-            asked = va.chosen(rough, n, law)
+            asked = va.choose_focus(rough, n, law)
             assert asked == choice(rough, n, law), (price, rough)
             seen.add(bool(asked.tilt))
     assert len(seen) == (1 if n < 3 else 2)

@@ -20,7 +20,7 @@ from discreet import sql
 from discreet.errors import UnsupportedQueryError
 from discreet.plan import _assemble, _facts, _spans
 from discreet.plan._codes import Spans
-from discreet.plan._spans import Met, cycle, met
+from discreet.plan._spans import Solution, cycle, solve
 
 DAYS = [dt.date(2023, 11, 1) + dt.timedelta(days=i) for i in range(121)]
 ROWS = [
@@ -146,7 +146,7 @@ def test_keys_of_many_values_leave_out_what_where_excludes(shape, keys, where):
 
 
 def test_keys_that_are_not_narrowed_are_caught(monkeypatch):
-    monkeypatch.setattr(_facts, "met", lambda *given: Met(given[2], True, True))
+    monkeypatch.setattr(_facts, "solve", lambda *given: Solution(given[2], True, True))
     monkeypatch.setattr(_assemble, "conditions", lambda relation: ([], relation))
     two = WIDE[-1]  # whose condition is plain, and whose key reads two columns
     assert all(differs("mean", *case) for case in (*CONDITIONS, *WIDE) if case != two)
@@ -215,7 +215,7 @@ def test_spans_are_what_meets_a_condition(test):
             continue
         ((name, t),) = names.items()
         codes = range(t.lo, t.hi + 1, 1 + t.size // 5_000)
-        found = met(part, name, Spans.of(range(t.lo, t.hi + 1)))
+        found = solve(part, name, Spans.of(range(t.lo, t.hi + 1)))
         assert found.exact
         assert [c for c in codes if c in found.codes] == [
             c for c in codes if part.evaluate({name: c}) == 1
@@ -284,7 +284,7 @@ def parts_of(where, owner):
     "where", [BUSY.format(7), "SECOND(seen) % 2 = 0", "code * code % 13 = 5", "MINUTE(seen) = 0"]
 )
 def test_intervals_of_a_condition_are_bounded(where):
-    found = met(*part_of(where, long_times()))
+    found = solve(*part_of(where, long_times()))
     assert len(found.codes.ends) <= _spans.MOST
     assert not found.exact
 
@@ -296,7 +296,7 @@ def test_too_many_intervals_are_kept_whole_and_said():
     )
     assert "values of s that WHERE excludes are rows, too" in str(told)
     # what is the same in each of millions of periods needs no interval of its own
-    everything = met(*part_of("SECOND(seen) >= 0 AND TRUE", long_times()))
+    everything = solve(*part_of("SECOND(seen) >= 0 AND TRUE", long_times()))
     assert everything.exact
     assert len(everything.codes.ends) == 1
 
@@ -314,7 +314,7 @@ def test_free_previews_keep_little_memory():
         kept, most = (n / 2**20 for n in tracemalloc.get_traced_memory())
     finally:
         tracemalloc.stop()
-    assert _spans._MET.load <= _spans.KEPT
+    assert _spans._SOLUTIONS.load <= _spans.MOST_WEIGHT
     assert owner._known.load <= 128
     assert kept < 80
     assert most < 250
@@ -332,7 +332,7 @@ def test_free_previews_keep_little_memory():
 def test_firsts_of_units_rise_so_few_steps_decide(where):
     """Of ten thousand years, too."""
     for part in parts_of(where, long_times()):
-        found = met(*part, (), 200)
+        found = solve(*part, (), 200)
         assert found.exact
         assert len(found.codes.ends) == 1
         for code in {end + i for end in found.codes.ends[0] for i in (-1, 0, 1)}:

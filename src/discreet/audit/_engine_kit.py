@@ -141,7 +141,7 @@ def moments(c: Columns) -> Iterator[Any]:
             yield plan.calendar.index(unit, c[name])
         yield plan.calendar.part("dow", c[name])
         yield plan.calendar.part("isoyear", c[name])
-        yield plan.calendar.named(c[name], "%b")
+        yield plan.calendar.strftime(c[name], "%b")
         yield plan.calendar.shifted(c[name], plan.calendar.span("-3 days", None))
         yield plan.calendar.shifted(c[name], plan.calendar.span("1 month", None))
         yield plan.calendar.shifted(c[name], plan.calendar.span("-13 months", None))

@@ -66,7 +66,7 @@ def _released(
         cells = _selected(plan.parts[lowered.selector], groups, engine, salt, draw)
     releases = [r for priced in plan.parts for r in priced.releases(groups, cells, draw)]
     keys: dict[str, tuple[object, ...]] = {
-        k.name: tuple([k.expr.type.value(cell[i]) for cell in cells.shown])
+        k.name: tuple([k.expr.type.value(cell[i]) for cell in cells.keys])
         for i, k in enumerate(query.keys)
     }
     if cells.rest is not None:

@@ -125,7 +125,7 @@ class _Statement:
             case JoinUnit():
                 return self.join_unit(relation, *inputs)
             case PerUnit():
-                return self.per_unit(relation.wanted(wanted), *inputs)
+                return self.per_unit(relation.only(wanted), *inputs)
             case Project():
                 return self.project(relation, wanted, *inputs)
             case LimitRows():

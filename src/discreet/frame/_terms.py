@@ -111,7 +111,7 @@ def function(name: str) -> Callable[..., Term]:
     listed += [inspect.Parameter(n, one, default=_MUST if d is ... else d) for n, d in entry.takes]
     if entry.population is not None:
         listed.append(inspect.Parameter("sample", only, default=True))
-    listed += [inspect.Parameter(n, only, default=None) for n in (*entry.named, "where")]
+    listed += [inspect.Parameter(n, only, default=None) for n in (*entry.keywords, "where")]
     signature = inspect.Signature(listed)
 
     def statistic(*args: object, **options: object) -> Term:
@@ -142,7 +142,7 @@ def _call(entry: Fluent, arguments: Mapping[str, object]) -> Term:
         if entry.paired or arguments[n] != default
     ]
     options = [
-        Term("named", (n, value(arguments[n]))) for n in entry.named if arguments[n] is not None
+        Term("named", (n, value(arguments[n]))) for n in entry.keywords if arguments[n] is not None
     ]
     call = Term("call", (sql_name, operand, *more, *options))
     where = arguments["where"]

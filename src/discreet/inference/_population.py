@@ -322,7 +322,7 @@ class Sample:
 
     def _public(self, formula: PublicVariance) -> Moments:
         """Of squares whose number is public: about a centre, or about their mean."""
-        release, counted = formula.known(self.record.parts)
+        release, counted = formula.inputs(self.record.parts)
         n = max(counted, 1)
         low, step = float(formula.low), float(formula.step)
         facts = low, low + step * formula.top, self.rows(formula.parts)

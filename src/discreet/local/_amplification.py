@@ -86,7 +86,7 @@ class Shuffled(p_.PrivacyLoss):
         """What must hold for the bound to be true."""
         return CONDITIONS
 
-    def _shown(self) -> dict[str, str]:
+    def _details(self) -> dict[str, str]:
         return {"epsilon": show(self.eps0), "n": str(self.people)}
 
     @property

@@ -97,11 +97,11 @@ def recorded(
                 return function(*args, **kwargs)
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            shown = dict(bound.arguments)
-            owner = shown.pop("self", None)
-            value = shown.pop(private)
-            shown |= {} if public is None else public(owner)
-            call = Call(function.__qualname__, value, shown, norm, _where())
+            settings = dict(bound.arguments)
+            owner = settings.pop("self", None)
+            value = settings.pop(private)
+            settings |= {} if public is None else public(owner)
+            call = Call(function.__qualname__, value, settings, norm, _where())
             ran = False
 
             def run() -> Any:

@@ -96,8 +96,8 @@ class Exponential:
     @property
     def loss(self) -> p.PrivacyLoss:
         """ε-bounded range, which is stronger than ε-DP; perfect privacy at ε = 0."""
-        made = p.BoundedRange(self.epsilon) if self.epsilon else p.Pure(0)
-        return made.under(self.neighbours)
+        loss = p.BoundedRange(self.epsilon) if self.epsilon else p.Pure(0)
+        return loss.under(self.neighbours)
 
     @property
     def temperature(self) -> Fraction:
@@ -208,9 +208,9 @@ def _selection(
     name: str,
     loss: p.PrivacyLoss,
 ) -> Selection:
-    chosen = int(index)
+    place = int(index)
     return Selection(
-        value=chosen if names is None else names[chosen],
+        value=place if names is None else names[place],
         loss=loss,
         mechanism=name,
         price=f"ε={_exact.show(mechanism.epsilon)}",

@@ -207,9 +207,9 @@ def _power(x: NDArray[Any], norm: int) -> NDArray[Any]:
 
 def _distinct_sparse(matrix: Any) -> Any:
     matrix.sort_indices()
-    seen: dict[tuple[bytes, bytes], int] = {}
+    firsts: dict[tuple[bytes, bytes], int] = {}
     for j in range(matrix.shape[1]):
         cells = slice(matrix.indptr[j], matrix.indptr[j + 1])
         key = (matrix.indices[cells].tobytes(), matrix.data[cells].tobytes())
-        seen.setdefault(key, j)
-    return matrix[:, sorted(seen.values())]
+        firsts.setdefault(key, j)
+    return matrix[:, sorted(firsts.values())]

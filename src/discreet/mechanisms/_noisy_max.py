@@ -105,8 +105,8 @@ def noisy_max(
     price, measured = f"ε={_exact.show(eps)}", tuple[Release, ...]()
     if with_value is not False:
         extra = eps if with_value is True else _exact.epsilon(with_value, "with_value")
-        chosen = private.flat[[index]].tolist()[0]
-        second = laplace(chosen, delta_inf, extra, step=grid, integer=integer, neighbours=relation)
+        winner = private.flat[[index]].tolist()[0]
+        second = laplace(winner, delta_inf, extra, step=grid, integer=integer, neighbours=relation)
         measured = (second,)
         loss = p.compose([loss, second.loss])
         price += f" + ε={_exact.show(extra)} for the value"

@@ -231,5 +231,5 @@ def _read_answers(answers: Any, categories: int) -> _lattice.Values:
     values = _lattice.read_values(answers, "answers")
     cells = values.flat
     known = np.array([c in range(categories) for c in cells.tolist()], dtype=bool)
-    kept = np.where(known, cells, 0).astype(np.int64)
-    return _lattice.Values(kept, values.shape)
+    codes = np.where(known, cells, 0).astype(np.int64)
+    return _lattice.Values(codes, values.shape)

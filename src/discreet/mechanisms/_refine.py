@@ -133,9 +133,9 @@ def bernoulli_real(leading_bits: Callable[[int], int], n: int) -> NDArray[Any]:
     case in 2^64, where the comparison goes on with fresh words.
     """
     words = noise.random_words(n)
-    cut = np.uint64(leading_bits(64))
-    heads = words < cut
-    for i in np.flatnonzero(words == cut).tolist():
+    bar = np.uint64(leading_bits(64))
+    heads = words < bar
+    for i in np.flatnonzero(words == bar).tolist():
         heads[i] = _compare(leading_bits)
     return heads
 

@@ -103,9 +103,9 @@ class Release:
                 f"{self.mechanism} has no interval: its noise scale depends on the data, and "
                 "printing it would reveal the data"
             )
-        asked = _exact.confidence(confidence)
+        target = _exact.confidence(confidence)
         cells = int(np.size(self.value)) if simultaneous else 1
-        bounds, achieved = interval_of_all(self.law, asked, cells)
+        bounds, achieved = interval_of_all(self.law, target, cells)
         margin = Fraction(1, 2) if self.rounded else 0
         return (bounds.low - margin) * self.step, (bounds.high + margin) * self.step, achieved
 
@@ -126,11 +126,11 @@ class Release:
 
         if np.ndim(self.value) > 1:
             return pd.DataFrame(self.value, index=index, columns=columns)
-        shown = {"value": np.atleast_1d(self.value)}
+        series = {"value": np.atleast_1d(self.value)}
         if self.law is not None:
             ends = self.interval(confidence)
-            shown |= {"low": np.atleast_1d(ends.low), "high": np.atleast_1d(ends.high)}
-        return pd.DataFrame(shown, index=index)
+            series |= {"low": np.atleast_1d(ends.low), "high": np.atleast_1d(ends.high)}
+        return pd.DataFrame(series, index=index)
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(repr(self))}</p>"

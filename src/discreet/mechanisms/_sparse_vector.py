@@ -200,7 +200,7 @@ class SparseVector:
         bar = self._plan.threshold_law.sample(1)
         self._tainted = tainted(bar)
         self._bar = self._plan.threshold + int(bar[0])  # Python's integers do not wrap
-        self._found = 0
+        self._count = 0
         self._lock = Lock()
 
     @property
@@ -216,11 +216,11 @@ class SparseVector:
     @property
     def exhausted(self) -> bool:
         """Whether the run has given its last answer."""
-        return self._found >= self._plan.cutoff
+        return self._count >= self._plan.cutoff
 
     def _replay(self, outcome: bool | Release) -> None:
         """Count an answer that was given again."""
-        self._found += outcome is not False
+        self._count += outcome is not False
 
     @recorded("linf", public=attrgetter("_public"), replayed=_replay)
     def ask(self, value: Any) -> bool | Release:
@@ -250,7 +250,7 @@ class SparseVector:
                 )
             if int(noisy[0]) < self._bar:
                 return False
-            self._found += 1
+            self._count += 1
         measured = self._plan.measure(int(k[0]))
         return measured[0] if measured else True
 
@@ -258,8 +258,8 @@ class SparseVector:
         raise PrivacyError("a running sparse vector cannot be copied: each copy would answer again")
 
     def __repr__(self) -> str:
-        left = self._plan.cutoff - self._found
-        return f"SparseVector(ε={_exact.show(self._plan.epsilon)}, {left} answers above left)"
+        rest = self._plan.cutoff - self._count
+        return f"SparseVector(ε={_exact.show(self._plan.epsilon)}, {rest} answers above left)"
 
 
 @recorded("linf")
@@ -302,15 +302,15 @@ def sparse_vector(
     if len(private.shape) != 1:
         raise ParameterError("values must be a list with one number per question")
     above = np.flatnonzero(plan.above(k, 1)[0])
-    found = tuple(int(i) for i in above[: plan.cutoff])
-    measured = [plan.measure(int(k[i])) for i in found]
+    indices = tuple(int(i) for i in above[: plan.cutoff])
+    measured = [plan.measure(int(k[i])) for i in indices]
     return Selection(
-        value=found,
+        value=indices,
         loss=plan.loss,
         mechanism="sparse-vector",
         price=f"ε={_exact.show(plan.epsilon)}",
         measured=tuple(release for pair in measured for release in pair),
-        asked=found[-1] + 1 if len(found) == plan.cutoff else private.size,
+        asked=indices[-1] + 1 if len(indices) == plan.cutoff else private.size,
         tainted=noise.is_deterministic(),
         _accuracy=partial(plan.accuracy, private.size),
     )

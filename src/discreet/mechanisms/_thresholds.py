@@ -81,11 +81,11 @@ class Keys:
 
     def __repr__(self) -> str:
         rule = f"> {self.threshold - 1}" if self.strict else f"≥ {self.threshold}"
-        shown = ", ".join(f"{k!r}: {v}" for k, v in list(self.value.items())[:6])
+        rows = ", ".join(f"{k!r}: {v}" for k, v in list(self.value.items())[:6])
         more = ", …" if len(self.value) > 6 else ""
         relation = "" if self.loss.neighbours is None else f", {self.loss.neighbours}"
         taint = "  [TEST NOISE: NOT PRIVATE]" if self.tainted else ""
-        return f"{{{shown}{more}}} (count {rule})  {self.mechanism}, {self.price}{relation}{taint}"
+        return f"{{{rows}{more}}} (count {rule})  {self.mechanism}, {self.price}{relation}{taint}"
 
 
 def interval_given_release(
@@ -268,8 +268,8 @@ def _read_counts(
         raise ParameterError("counts must map keys to whole numbers", hint='{"a": 10, "b": 3}')
     keys = list(counts)
     k = _lattice.quantise(_lattice.read_values([counts[key] for key in keys]), Fraction(1))
-    kept = [i for i, count in enumerate(k.tolist()) if count >= min_count]
-    return [keys[i] for i in kept], k[kept]
+    places = [i for i, count in enumerate(k.tolist()) if count >= min_count]
+    return [keys[i] for i in places], k[places]
 
 
 _ORDERED = (bool, int, float, str, bytes, date, datetime)

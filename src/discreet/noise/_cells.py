@@ -159,11 +159,11 @@ def cells(
     area = sides * (width + 1) / total
     for attempt in itertools.count():
         outlines = [_outline(kernel, area, shift, side, tail_bits) for side in range(sides)]
-        used = sum(1 + int(outline.cover.sum()) for outline in outlines)
-        if used <= total and (used >= 0.98 * total or attempt >= _TUNINGS):
+        number = sum(1 + int(outline.cover.sum()) for outline in outlines)
+        if number <= total and (number >= 0.98 * total or attempt >= _TUNINGS):
             break
         # aim a little below the full heap, so that the next round fits
-        area *= used / (0.99 * total) if attempt < _TUNINGS else 1.05
+        area *= number / (0.99 * total) if attempt < _TUNINGS else 1.05
     halves = [_half(kernel, area, shift, *pair) for pair in enumerate(outlines)]
     return _assemble(kernel, bits, shift, area, halves)
 
@@ -383,9 +383,9 @@ def geometric(rate: Fraction) -> int:
 def _draw_small(heap: Cells, n: int) -> NDArray[Any]:
     """Draw few values with work that does not depend on them."""
     source = _entropy.current()
-    found: list[Any] = []
+    pieces: list[Any] = []
     have = 0
-    while have < n or not found:
+    while have < n or not pieces:
         m = n + n // 4 + 16
         words = source.words(2 * m)
         cell = (words[:m] >> np.uint64(64 - heap.bits)).astype(np.int64)
@@ -394,9 +394,9 @@ def _draw_small(heap: Cells, n: int) -> NDArray[Any]:
         low = np.where(sure, heap.sure[cell], trial.low)
         offset = np.where(sure, words[m:] & np.uint64((1 << heap.shift) - 1), trial.offset)
         values = _put(_join(heap, low, offset), trial.beyond)
-        found.append(values[trial.kept | sure])
-        have += found[-1].size
-    return np.concatenate(found)[:n]
+        pieces.append(values[trial.kept | sure])
+        have += pieces[-1].size
+    return np.concatenate(pieces)[:n]
 
 
 def _join(heap: Cells, low: NDArray[np.int64], offset: NDArray[np.uint64]) -> NDArray[Any]:
@@ -419,13 +419,13 @@ def _draw_bulk(heap: Cells, n: int) -> NDArray[Any]:
     stream = _entropy.current().stream()
     out: NDArray[Any] = np.empty(n, dtype=np.int64)
     buffers = _Buffers.of(min(n, _CHUNK))
-    found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    batches: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     for start in range(0, n, _CHUNK):
         part = out[start : start + _CHUNK]
         cell = _look(heap, stream, part, buffers)
         places = np.flatnonzero(cell < heap.edges)
-        found.append((places + start, cell[places]))
-    places, cell = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+        batches.append((places + start, cell[places]))
+    places, cell = (np.concatenate(arrays) for arrays in zip(*batches, strict=True))
     beyond: dict[int, int] = {}
     while places.size:
         trial = _try(heap, cell, stream)

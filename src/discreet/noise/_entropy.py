@@ -118,9 +118,9 @@ class SystemSource:
         with self._lock:
             if self._next + n > _BUFFER_WORDS:
                 self._refill()
-            taken = self._buffer[self._next : self._next + n]
-            out = taken.copy()
-            taken[:] = 0
+            part = self._buffer[self._next : self._next + n]
+            out = part.copy()
+            part[:] = 0
             self._next += n
         return out
 

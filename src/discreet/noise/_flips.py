@@ -58,10 +58,10 @@ def bernoulli_many(p: Number, size: int) -> NDArray[np.bool_]:
     if chance == 1:
         return mark(np.ones(n, dtype=bool))
     digit, rest = divmod(chance * 256, 1)
-    drawn = _small_words(n, np.dtype(np.uint8))
-    out = drawn < int(digit)
+    digits = _small_words(n, np.dtype(np.uint8))
+    out = digits < int(digit)
     if rest:
-        ties = np.flatnonzero(drawn == int(digit))
+        ties = np.flatnonzero(digits == int(digit))
         out[ties] = _below_fraction(rest, ties.size)
     return mark(out)
 
@@ -100,22 +100,22 @@ def bernoulli_bits(p: Number, words: int) -> NDArray[np.uint64]:
     stream = _entropy.current().stream()
     lanes, where = ~out, np.arange(n)
     while rest and where.size:
-        drawn = np.empty(where.size, dtype=np.uint64)
+        bits = np.empty(where.size, dtype=np.uint64)
         part = out[where]
         for _ in range(_DIGITS):
             if not rest:
                 break
-            stream.fill(drawn)
+            stream.fill(bits)
             digit, rest = divmod(2 * rest, 1)
             # a lane stays open where the drawn bit equals p's; uniform bits serve either way
-            drawn &= lanes
+            bits &= lanes
             if digit:
-                lanes ^= drawn
+                lanes ^= bits
                 part |= lanes
-            lanes, drawn = drawn, lanes
+            lanes, bits = bits, lanes
         out[where] = part
-        left = np.flatnonzero(lanes)
-        where, lanes = where[left], lanes[left]
+        survivors = np.flatnonzero(lanes)
+        where, lanes = where[survivors], lanes[survivors]
     return mark(out)
 
 
@@ -124,8 +124,8 @@ def uniform_many(n: int, size: int) -> NDArray[Any]:
 
     Examples
     --------
-    >>> drawn = uniform_many(6, 1000)
-    >>> drawn.dtype, sorted(set(drawn.tolist()))
+    >>> rolls = uniform_many(6, 1000)
+    >>> rolls.dtype, sorted(set(rolls.tolist()))
     (dtype('uint8'), [0, 1, 2, 3, 4, 5])
     """
     faces, size = int(n), count(size)
@@ -135,9 +135,9 @@ def uniform_many(n: int, size: int) -> NDArray[Any]:
         raise ParameterError("n must be at most 2^63", hint="uniform_below(n, size)")
     kind = np.min_scalar_type(faces - 1)
     if not faces & (faces - 1):
-        drawn = _small_words(size, kind)
-        drawn &= kind.type(faces - 1)
-        return mark(drawn)
+        words = _small_words(size, kind)
+        words &= kind.type(faces - 1)
+        return mark(words)
     if faces > 1 << 24:
         return mark(_uniform_array(faces, (faces - 1).bit_length(), size).astype(kind))
     return mark(_lemire(faces, size).astype(kind))

@@ -231,29 +231,29 @@ class _Basic(Law):
 
 
 @lru_cache(maxsize=256)
-def _interval(law: _Basic, asked: float) -> Interval:
+def _interval(law: _Basic, target: float) -> Interval:
     sides = 2 if law.symmetric else 1
 
     def achieved(c: int) -> float:
         outside = sides * float(law.sf(c)) * (1 + ACCURACY)
         return math.nextafter(1 - outside, 0.0)
 
-    c = max(0, int(law._guess((1 - asked) / sides)))  # noqa: SLF001 - same module
-    c = smallest(lambda c: achieved(c) >= asked, c)
+    c = max(0, int(law._guess((1 - target) / sides)))  # noqa: SLF001 - same module
+    c = smallest(lambda c: achieved(c) >= target, c)
     return Interval(-c if law.symmetric else 0, c, achieved(c))
 
 
 def level(confidence: Number, error: float = 0.0) -> float:
     """Read a confidence level, rounded up; refuse one that doubles cannot certify."""
     _exact.confidence(confidence)
-    asked = _exact.ceil_float(_exact.decimal(confidence, "confidence"))
+    target = _exact.ceil_float(_exact.decimal(confidence, "confidence"))
     highest = 1 - 2 * error - 2.0**-50
-    if asked > highest:
+    if target > highest:
         raise ParameterError(
             f"confidence must be at most {highest!r} for this law",
             hint=Hint("confidence", 0.999999),
         )
-    return asked
+    return target
 
 
 def smallest(holds: Callable[[int], bool], guess: int) -> int:

@@ -112,11 +112,11 @@ class Sum(Law):
         reach = 0
         for law, copies in self.terms:
             for _ in range(copies):
-                drawn = law.sample(n)
-                reach += int(np.abs(drawn).max(initial=0))
+                draws = law.sample(n)
+                reach += int(np.abs(draws).max(initial=0))
                 if reach >= 1 << 63 and total.dtype != object:
                     total = total.astype(object)
-                total = total + drawn
+                total = total + draws
         return mark(total)
 
     def pmf(self, k: ArrayLike) -> Any:
@@ -141,20 +141,20 @@ class Sum(Law):
         both: equal probability left out on either side.
         """
         grid = _grid(self)
-        asked = level(confidence, grid.error)
+        target = level(confidence, grid.error)
         guess = max(0, int(2 * self.std))
         if self.symmetric:
 
             def achieved(c: int) -> float:
                 return grid.at_least(-c, c)
 
-            c = smallest(lambda c: achieved(c) >= asked, guess)
+            c = smallest(lambda c: achieved(c) >= target, guess)
             return Interval(-c, c, achieved(c))
         start = 0
         if any(law.symmetric for law, _ in self.terms):
-            tail = (1 - asked) / 2 * (1 - 1e-9)
+            tail = (1 - target) / 2 * (1 - 1e-9)
             start = grid.start_of(tail)
-        c = smallest(lambda c: grid.at_least(start, start + c) >= asked, guess)
+        c = smallest(lambda c: grid.at_least(start, start + c) >= target, guess)
         return Interval(start, start + c, grid.at_least(start, start + c))
 
     def to_dict(self) -> dict[str, Any]:

@@ -89,9 +89,9 @@ def _uniform_array(n: int, width: int, size: int) -> NDArray[np.int64]:
     out = np.zeros(size, dtype=np.int64)
     pending = np.arange(size if width else 0)
     while pending.size:
-        drawn = (source.words(pending.size) >> np.uint64(64 - width)).astype(np.int64)
-        out[pending] = drawn
-        pending = pending[drawn >= n]
+        values = (source.words(pending.size) >> np.uint64(64 - width)).astype(np.int64)
+        out[pending] = values
+        pending = pending[values >= n]
     return out
 
 

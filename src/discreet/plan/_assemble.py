@@ -53,17 +53,17 @@ class Assembly:
     levels: dict[tuple[str, ...], None] = field(default_factory=dict)
     """Keys of each level of totals; one level holds them all."""
 
-    def group(self, name: str, expr: Expr, written: Callable[[], str] | None = None) -> KeyValue:
+    def group(self, name: str, expr: Expr, spelling: Callable[[], str] | None = None) -> KeyValue:
         """Group by an expression; grouping twice by the same one is grouping once.
 
-        What was `written` for it goes into hints.
+        Hints name it by its `spelling` in the question.
         """
         for key in self.keys:
             if key.expr == expr:
                 return KeyValue(key.name)
         if any(key.name.casefold() == name.casefold() for key in self.keys):
             raise QueryError(f"two keys are called {quote(name)}", hint=f"… AS {name}_2")
-        self.keys.append(self.scope.key(name, expr, written))
+        self.keys.append(self.scope.key(name, expr, spelling))
         cells = combinations([k for k in self.keys if k.codes is not None]) or 0
         if cells > MAX_CELLS:
             raise UnsupportedQueryError(
@@ -84,10 +84,10 @@ class Assembly:
         """Add an output column."""
         self.outputs.append(OutputColumn(name, expr))
 
-    def limits(self, **asked: int | None) -> Limits:
+    def limits(self, **request: int | None) -> Limits:
         """Contribution limits: the policy's, or lower ones that the question asks for.
 
-        `asked` may name rows, groups and rows_per_group. A question may lower
+        `request` may name rows, groups and rows_per_group. A question may lower
         the policy's limits and never raise them. Where a row is a unit nothing
         could enforce a lower limit, so none is set.
         """
@@ -96,11 +96,13 @@ class Assembly:
             return limits
         if not self.keys:
             # all rows are one group, so a limit per group is a limit on rows
-            rows = [n for n in (asked.get("rows"), asked.get("rows_per_group")) if n is not None]
-            asked = {"rows": min(rows)} if rows else {}
+            rows = [
+                n for n in (request.get("rows"), request.get("rows_per_group")) if n is not None
+            ]
+            request = {"rows": min(rows)} if rows else {}
         lower = {
             name: min(n for n in (getattr(limits, name), value) if n is not None)
-            for name, value in asked.items()
+            for name, value in request.items()
             if value is not None
         }
         return replace(limits, **lower)
@@ -113,7 +115,7 @@ class Assembly:
         limit: int | None = None,
         other: str | None = None,
         qualify: OutputExpr | None = None,
-        **asked: int | None,
+        **request: int | None,
     ) -> Query:
         """Close the question, under the limits that :meth:`limits` gives."""
         if other is not None and all(key.codes is not None for key in self.keys):
@@ -129,14 +131,14 @@ class Assembly:
         elif (test := self._possible()) is not None:
             having = test if having is None else Apply("and", (test, having))
         vague = tuple(k.name for k in self.keys if self.scope.vague(k.expr))
-        shown = [*(o.expr for o in self.outputs), *(out for out, _ in order)]
-        _check_rows(vague, [*shown, *(t for t in (having, qualify) if t is not None)])
+        exprs = [*(o.expr for o in self.outputs), *(out for out, _ in order)]
+        _check_rows(vague, [*exprs, *(t for t in (having, qualify) if t is not None)])
         query = Query(
             self.scope.relation,
             tuple(self.keys),
             tuple(self.statistics),
             tuple(self.outputs),
-            self.limits(**asked),
+            self.limits(**request),
             base(self.scope.relation).table.neighbours,
             having,
             order,
@@ -177,10 +179,10 @@ class Assembly:
             keys = [own[n] for n in names]
             if len(names) < 2 or set(names) != columns_of(test):
                 continue
-            if 0 < (combinations(keys) or 0) <= _TRIED:
+            if 0 < (combinations(keys) or 0) <= _MOST_TRIALS:
                 rows = product(*(k.codes or () for k in keys))
-                met = (v for v in rows if test.evaluate(dict(zip(names, v, strict=True))) == 1)
-                yield keys, frozenset(met)
+                matches = (v for v in rows if test.evaluate(dict(zip(names, v, strict=True))) == 1)
+                yield keys, frozenset(matches)
 
     def check_levels(self) -> None:
         """Refuse totals of what does not add up."""
@@ -191,10 +193,11 @@ class Assembly:
                     "selected",
                     hint=f"GROUP BY {key.name}",
                 )
-        for asked in self.statistics:
-            if not asked.adds_up:
+        for statistic in self.statistics:
+            if not statistic.adds_up:
                 raise UnsupportedQueryError(
-                    f"{asked} of several groups together does not follow from that of each group",
+                    f"{statistic} of several groups together does not follow from that of "
+                    "each group",
                     hint="ask for each level on its own",
                 )
 
@@ -211,7 +214,7 @@ def _check_rows(vague: Sequence[str], outputs: Sequence[OutputExpr]) -> None:
 
 _LISTED: Final = 2_000
 """Combinations that one test names."""
-_TRIED: Final = 10_000
+_MOST_TRIALS: Final = 10_000
 """Combinations on which a condition is tried."""
 
 
@@ -229,11 +232,11 @@ def _constant(key: Key, code: Code) -> Number | Text | None:
 def _among(keys: Sequence[Key], values: Iterable[tuple[Code, ...]]) -> OutputExpr:
     """Test whether the keys have one of some combinations, key after key."""
     key, rest = keys[0], keys[1:]
-    found: dict[Code, list[tuple[Code, ...]]] = {}
+    rests: dict[Code, list[tuple[Code, ...]]] = {}
     for value in sorted(values):
-        found.setdefault(value[0], []).append(value[1:])
+        rests.setdefault(value[0], []).append(value[1:])
     tests: list[OutputExpr] = []
-    for code, others in found.items():  # none is NULL
+    for code, others in rests.items():  # none is NULL
         constant = _constant(key, code)
         assert constant is not None
         own: OutputExpr = Apply("=", (KeyValue(key.name), constant))

@@ -96,10 +96,10 @@ Operand: TypeAlias = Expr | Word | Null | Span
 nearest, quote = _text.nearest, _text.quote
 
 
-def unknown(what: str, name: str, known: Sequence[str]) -> UnknownNameError:
+def unknown(what: str, name: str, names: Sequence[str]) -> UnknownNameError:
     """Build the error for a name that the policy does not have, with the nearest one."""
-    listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
-    near = known[0] if len(known) == 1 else nearest(name, known)
+    listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    near = names[0] if len(names) == 1 else nearest(name, names)
     return UnknownNameError(
         f"there is no {what} {quote(name)}; known: {listed or 'none'}",
         hint=near and _text.written(near),
@@ -131,25 +131,25 @@ def constant_value(operand: Operand) -> Fraction | None:
 def _label_code(arg: Expr, operand: Operand) -> int:
     """Code of a category's label; an unknown label is refused, labels are public."""
     labels = arg.type.labels
-    wanted: str | int | bool | None = None
+    target: str | int | bool | None = None
     if isinstance(operand, Word):
-        wanted = operand.text
+        target = operand.text
     elif isinstance(operand, Constant) and operand.type.kind is Kind.BOOLEAN:
-        wanted = bool(operand.code)
+        target = bool(operand.code)
     elif (value := constant_value(operand)) is not None and value.denominator == 1:
-        wanted = int(value)
+        target = int(value)
     for code, label in enumerate(labels):
-        if type(label) is type(wanted) and label == wanted:
+        if type(label) is type(target) and label == target:
             return code
-    if wanted is None:
+    if target is None:
         raise UnsupportedQueryError("a category is compared with constants only")
     words = [str(v) for v in labels]
-    if str(wanted) in words:
-        own = labels[words.index(str(wanted))]
+    if str(target) in words:
+        own = labels[words.index(str(target))]
         kind = {str: "texts", int: "numbers", bool: "truth values"}[type(own)]
         raise UnknownNameError(f"the values of {name_of(arg)} are {kind}", hint=_example(arg, own))
-    error = unknown(f"value of {name_of(arg)} called", str(wanted), words)
-    near = nearest(str(wanted), words) or _abbreviated(str(wanted), words)
+    error = unknown(f"value of {name_of(arg)} called", str(target), words)
+    near = nearest(str(target), words) or _abbreviated(str(target), words)
     hint = None if near is None else _example(arg, labels[words.index(near)])
     raise UnknownNameError(error.message, hint=hint)
 
@@ -157,9 +157,9 @@ def _label_code(arg: Expr, operand: Operand) -> int:
 def _abbreviated(word: str, labels: Sequence[str]) -> str | None:
     """The one label that a word begins with, or that begins with the word."""
     own = word.casefold()
-    found = [v for v in labels if v and (own.startswith(v.casefold()) or
+    matches = [v for v in labels if v and (own.startswith(v.casefold()) or
              (own and v.casefold().startswith(own)))]  # fmt: skip
-    return found[0] if len(found) == 1 else None
+    return matches[0] if len(matches) == 1 else None
 
 
 def _example(arg: Expr, label: str | int | bool) -> str | None:
@@ -310,10 +310,10 @@ def _compare_label(op: Comparison, left: Expr, right: Operand) -> Expr:
     if op not in ("=", "<>"):
         text = right.text if isinstance(right, Word) else None
         listed = [x for x in left.type.labels if isinstance(x, str) and text is not None]
-        shown = ", ".join(f"'{x}'" for x in listed if COMPARE[op](x, text))
+        values = ", ".join(f"'{x}'" for x in listed if COMPARE[op](x, text))
         raise UnsupportedQueryError(
             f"a {left.type.kind} has no order: {op}",
-            hint=f"{name_of(left)} IN ({shown})" if shown else None,
+            hint=f"{name_of(left)} IN ({values})" if values else None,
         )
     test = one_of(left, [right])
     return test if op == "=" else negate(test)
@@ -538,8 +538,8 @@ def when(test: Operand, operand: Operand) -> Expr:
 
 def coalesce(operands: Sequence[Operand]) -> Expr:
     """First value that is not NULL."""
-    given = [o for o in operands if not isinstance(o, Null)]
-    values = unify(given, "COALESCE")
+    candidates = [o for o in operands if not isinstance(o, Null)]
+    values = unify(candidates, "COALESCE")
     return values[0] if len(values) == 1 else Coalesce(tuple(values))
 
 
@@ -609,8 +609,8 @@ def _number_hint(where: str, expr: Expr) -> str | None:
     if labels:
         label = f"'{labels[0]}'" if isinstance(labels[0], str) else labels[0]
         test = f"{where}({name_of(expr)} = {label})"
-        said = {"AVG": "for a share", "SUM": "for a number of rows"}.get(where)
-        return None if said is None else f"{test} {said}, or GROUP BY {name_of(expr)}"
+        purpose = {"AVG": "for a share", "SUM": "for a number of rows"}.get(where)
+        return None if purpose is None else f"{test} {purpose}, or GROUP BY {name_of(expr)}"
     if expr.type.moment:
         first = str(expr.type.value(expr.type.lo))[:10]
         days = f"DATEDIFF('day', DATE '{first}', {name_of(expr)})"

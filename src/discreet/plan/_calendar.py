@@ -164,8 +164,8 @@ class Firsts(Sequence[int]):
     @overload
     def __getitem__(self, index: slice) -> Firsts: ...
     def __getitem__(self, index: int | slice) -> int | Firsts:
-        found = self.months[index]
-        return Firsts(found) if isinstance(found, range) else (_first_of(found) - EPOCH).days
+        part = self.months[index]
+        return Firsts(part) if isinstance(part, range) else (_first_of(part) - EPOCH).days
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Firsts) and self.months == other.months
@@ -307,8 +307,8 @@ def _by_months(expr: Expr, months: int) -> Expr:
     further = [(firsts[m + months] - firsts[m]).days for m in range(low, high + 1)]
     day = DatePart("day", expr)
     over = build.arithmetic("-", day, table(place, lengths, "days in month"))
-    late = Clamp(over, 0, 3)  # days that the month lacks
-    forth = build.arithmetic("-", table(place, further, "days on"), late)
+    lack = Clamp(over, 0, 3)  # days that the month lacks
+    forth = build.arithmetic("-", table(place, further, "days on"), lack)
     if expr.type.kind is Kind.DATE:
         return Moment(build.arithmetic("+", days(expr), forth), Kind.DATE)
     apart = build.arithmetic("+", seconds(expr), build.scaled(forth, _DAY))
@@ -447,23 +447,23 @@ def from_to_char(pattern: str) -> str:
     the zeros before numbers away.
     """
 
-    def part(found: re.Match[str]) -> str:
-        if found[1] is not None:
-            return str(found[1]).replace("%", "%%")
-        return {**dict(_TO_CHAR), "%": "%%"}.get(found[0], unknown)
+    def part(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return str(match[1]).replace("%", "%%")
+        return {**dict(_TO_CHAR), "%": "%%"}.get(match[0], unknown)
 
     unknown = "\0"
-    made = _TO_CHAR_PART.sub(part, pattern.removeprefix("FM"))
-    if unknown in made or (pattern.startswith("FM") and _PADDED.search(made)):
+    translation = _TO_CHAR_PART.sub(part, pattern.removeprefix("FM"))
+    if unknown in translation or (pattern.startswith("FM") and _PADDED.search(translation)):
         raise UnsupportedQueryError(
             f"the date format {build.quote(pattern)} is not supported (texts stand in double "
             "quotes)",
             hint="'YYYY-MM'",
         )
-    return made
+    return translation
 
 
-def named(operand: Operand, pattern: str) -> Expr:
+def strftime(operand: Operand, pattern: str) -> Expr:
     """Write a date by a format, as a category whose labels are public."""
     expr = _moment(operand, "STRFTIME")
     pattern = re.sub("%(.)", lambda m: "%q" if m[1] == "Q" else m[0], pattern)  # BigQuery's quarter
@@ -483,10 +483,10 @@ def named(operand: Operand, pattern: str) -> Expr:
             f"{MAX_LISTED} can be listed",
             hint="'%Y-%m'",
         )
-    return Labelled(number, tuple(_written(moment(c), pattern) for c in range(t.lo, t.hi + 1)))
+    return Labelled(number, tuple(_text(moment(c), pattern) for c in range(t.lo, t.hi + 1)))
 
 
-def _written(when: dt.datetime, pattern: str) -> str:
+def _text(when: dt.datetime, pattern: str) -> str:
     return re.sub(r"%(.)", lambda m: _FIELDS[m[1]](when), pattern)
 
 
@@ -538,10 +538,10 @@ _SPAN: Final = re.compile(r"\s*([+-]?\d{1,9})\s*([a-zA-Z]*)\s*")
 
 def span(text: str, unit: str | None) -> Span:
     """Read an interval such as ``30 DAY`` or ``'1 month'``."""
-    found = _SPAN.fullmatch(text)
-    if found is None or not (found[2] or unit):
+    match = _SPAN.fullmatch(text)
+    if match is None or not (match[2] or unit):
         raise QueryError(f"{build.quote(text)} is not an interval", hint="INTERVAL 30 DAY")
-    name, count = _unit(found[2] or unit or "", "INTERVAL"), int(found[1])
+    name, count = _unit(match[2] or unit or "", "INTERVAL"), int(match[1])
     months = {"month": 1, "quarter": 3, "year": 12}.get(name)
     if months is not None:
         return Span(months=count * months)

@@ -63,14 +63,14 @@ class Spans(Sequence[int]):
 
     def both(self, other: Spans) -> Spans:
         """Codes of both."""
-        found, mine, theirs = [], list(self.ends), list(other.ends)
+        spans, mine, theirs = [], list(self.ends), list(other.ends)
         i = j = 0
         while i < len(mine) and j < len(theirs):
             lo, hi = max(mine[i][0], theirs[j][0]), min(mine[i][1], theirs[j][1])
             if lo <= hi:
-                found.append((lo, hi))
+                spans.append((lo, hi))
             i, j = (i + 1, j) if mine[i][1] < theirs[j][1] else (i, j + 1)
-        return Spans(tuple(found))
+        return Spans(tuple(spans))
 
     def either(self, other: Spans) -> Spans:
         """Codes of one or both."""
@@ -79,10 +79,10 @@ class Spans(Sequence[int]):
 
 def joined(ends: Iterable[tuple[int, int]]) -> Spans:
     """Join intervals that touch; they come in order."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for lo, hi in ends:
-        if found and lo <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(hi, found[-1][1])
+        if spans and lo <= spans[-1][1] + 1:
+            spans[-1] = spans[-1][0], max(hi, spans[-1][1])
         else:
-            found.append((lo, hi))
-    return Spans(tuple(found))
+            spans.append((lo, hi))
+    return Spans(tuple(spans))

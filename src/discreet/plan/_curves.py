@@ -50,7 +50,7 @@ def _too_large(x: Expr, name: str, size: str) -> UnsupportedQueryError:
     )
 
 
-def _drawn(x: Expr, shape: Shape) -> Expr:
+def _curve(x: Expr, shape: Shape) -> Expr:
     """Round a rising curve over the range of `x` in which it has values."""
     t, name = x.type, shape.name
     first = shape.first(t)
@@ -89,17 +89,17 @@ def _grid(width: Fraction) -> Fraction:
     return step
 
 
-def _positive(x: Expr, drawn: Expr) -> Expr:
+def _positive(x: Expr, curve: Expr) -> Expr:
     """NULL where the argument is not positive."""
     if x.type.lo > 0:
-        return drawn
-    return build.case([(build.compare(">", x, build.number(Fraction(0))), drawn)], Null())
+        return curve
+    return build.case([(build.compare(">", x, build.number(Fraction(0))), curve)], Null())
 
 
 def ln(operand: Operand) -> Expr:
     """Natural logarithm; NULL at and below zero."""
     x = build.as_number(operand, "LN")
-    return _positive(x, _drawn(x, Shape("LN")))
+    return _positive(x, _curve(x, Shape("LN")))
 
 
 def log(first: Operand, second: Operand | None = None) -> Expr:
@@ -108,13 +108,13 @@ def log(first: Operand, second: Operand | None = None) -> Expr:
     if base is None or base <= 1:
         raise UnsupportedQueryError("LOG takes a constant base above 1", hint="LOG(2, income)")
     x = build.as_number(first if second is None else second, "LOG")
-    return _positive(x, _drawn(x, Shape("LOG", base)))
+    return _positive(x, _curve(x, Shape("LOG", base)))
 
 
 def exp(operand: Operand) -> Expr:
     """Exponential function."""
     x = build.as_number(operand, "EXP")
-    return _drawn(x, Shape("EXP"))
+    return _curve(x, Shape("EXP"))
 
 
 def sqrt(operand: Operand) -> Expr:
@@ -132,7 +132,7 @@ def power(operand: Operand, exponent: Fraction) -> Expr:
 
 
 def _root(x: Expr, shape: Shape) -> Expr:
-    drawn = _drawn(x, shape)
+    curve = _curve(x, shape)
     if x.type.lo >= 0:
-        return drawn
-    return build.case([(build.compare(">=", x, build.number(Fraction(0))), drawn)], Null())
+        return curve
+    return build.case([(build.compare(">=", x, build.number(Fraction(0))), curve)], Null())

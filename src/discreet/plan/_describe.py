@@ -34,7 +34,7 @@ from discreet.plan._relation import (
     base,
 )
 
-_SHOWN: Final = 6
+_MOST_VALUES: Final = 6
 
 
 def describe(query: Query) -> str:
@@ -54,13 +54,13 @@ def describe(query: Query) -> str:
               scan people
     """
     lines = _after(query)
-    lines.append("select " + ", ".join(_named(query, o.name, o.expr) for o in query.outputs))
+    lines.append("select " + ", ".join(_column(query, o.name, o.expr) for o in query.outputs))
     lines += (
         ["group by " + "; ".join(_key(k, query.other) for k in query.keys)] if query.keys else []
     )
     if query.levels:
-        shown = ", ".join(f"({', '.join(level)})" for level in query.levels)
-        lines.insert(-1, f"totals of {shown}")
+        names = ", ".join(f"({', '.join(level)})" for level in query.levels)
+        lines.insert(-1, f"totals of {names}")
     lines.append(_limits(query.limits, base(query.relation).table.unit))
     lines += _relation(query.relation)
     return "\n".join("  " * depth + line for depth, line in enumerate(lines))
@@ -93,7 +93,7 @@ def _after(query: Query) -> list[str]:
     return lines
 
 
-def _named(query: Query, name: str, out: OutputExpr) -> str:
+def _column(query: Query, name: str, out: OutputExpr) -> str:
     text = _out(query, out)
     return name if text == name else f"{text} as {name}"
 
@@ -103,8 +103,8 @@ def _key(key: Key, other: str | None) -> str:
         return f"{key.name}: selected from the data" + (
             "" if other is None else f", rest as {other}"
         )
-    values = [str(key.expr.type.value(c)) for c in key.codes[:_SHOWN]]
-    more = f", … ({len(key.codes)})" if len(key.codes) > _SHOWN else ""
+    values = [str(key.expr.type.value(c)) for c in key.codes[:_MOST_VALUES]]
+    more = f", … ({len(key.codes)})" if len(key.codes) > _MOST_VALUES else ""
     what = f" = {key.expr.describe()}" if plain_column(key.expr) is None else ""
     return f"{key.name}{what}: {', '.join(values)}{more}"
 
@@ -146,9 +146,9 @@ def _relation(relation: Relation) -> list[str]:
             return [f"limit each {base(below).table.unit} to {values}", *_relation(below)]
         case Project(below, columns):
             # a code in the place of NULL is nobody's value
-            shown = [(n, e.args[0] if isinstance(e, Coalesce) else e) for n, e in columns]
-            named = [f"{n} = {e.describe()}" for n, e in shown if plain_column(e) is None]
-            return [*([f"with {', '.join(named)}"] if named else []), *_relation(below)]
+            exprs = [(n, e.args[0] if isinstance(e, Coalesce) else e) for n, e in columns]
+            assignments = [f"{n} = {e.describe()}" for n, e in exprs if plain_column(e) is None]
+            return [*([f"with {', '.join(assignments)}"] if assignments else []), *_relation(below)]
     raise AssertionError(relation)
 
 

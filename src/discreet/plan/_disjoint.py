@@ -75,8 +75,8 @@ class Values:
         if self.null:
             return False
         if self.only is not None:
-            left = [c for c in self.only - self.but if isinstance(c, str) or self._holds(c)]
-            return not left
+            codes = [c for c in self.only - self.but if isinstance(c, str) or self._holds(c)]
+            return not codes
         if math.isinf(self.low) or math.isinf(self.high):
             return False
         out = sum(1 for c in self.but if isinstance(c, int) and self._holds(c))
@@ -158,19 +158,19 @@ def apart(queries: Sequence[Query]) -> list[list[int]]:
 def _same_rows(a: Query, b: Query) -> bool:
     """Whether a unit is a row of one table for both, and comes or goes as a whole."""
     tables = [[n.table for n in q.relation.nodes if isinstance(n, Scan)] for q in (a, b)]
-    plain = all(len(found) == 1 and found[0].unit is None for found in tables)
+    plain = all(len(scans) == 1 and scans[0].unit is None for scans in tables)
     removed = {a.neighbours, b.neighbours} == {Neighbours.ADD_REMOVE}
     return plain and removed and tables[0] == tables[1]
 
 
 def rows_of(relation: Relation) -> Sequence[Facts]:
     """What must hold for a row of the table to reach a relation, by the conditions next to it."""
-    found: list[Sequence[Facts]] = []
+    conditions: list[Sequence[Facts]] = []
     for node in relation.nodes[1:]:
         if not isinstance(node, Filter):
             break  # a join makes rows of its own
-        found.append(where(node.condition))
-    return _all(found)
+        conditions.append(where(node.condition))
+    return _all(conditions)
 
 
 def _plain(expr: Expr) -> Expr:
@@ -209,17 +209,17 @@ def _compared(op: str, left: Expr, right: Constant, factors: tuple[int, int]) ->
 
 
 def _some(alternatives: Iterable[Sequence[Facts]]) -> Sequence[Facts]:
-    found = [facts for each in alternatives for facts in each]
-    return found if len(found) <= _MOST else _ANY
+    union = [facts for each in alternatives for facts in each]
+    return union if len(union) <= _MOST else _ANY
 
 
 def _all(conditions: Iterable[Sequence[Facts]]) -> Sequence[Facts]:
-    found: Sequence[Facts] = _ANY
+    alternatives: Sequence[Facts] = _ANY
     for each in conditions:
-        if len(found) * len(each) > _MOST:
+        if len(alternatives) * len(each) > _MOST:
             continue  # fewer facts are still necessary ones
-        found = [_both(a, b) for a, b in product(found, each)]
-    return found
+        alternatives = [_both(a, b) for a, b in product(alternatives, each)]
+    return alternatives
 
 
 def _both(a: Facts, b: Facts) -> Facts:

@@ -3,7 +3,7 @@
 Guarantee
 ---------
 On every row for which a condition is true, the code of a column lies in the range that
-:func:`facts` and :func:`proved` give, and it is not NULL unless the range says so. Ranges follow
+:func:`facts` and :func:`conclude` give, and it is not NULL unless the range says so. Ranges follow
 from the policy and the question, so they are public.
 
 Proof sketch
@@ -16,8 +16,8 @@ the parts' ranges is certain; NOT swaps truth. Rows pass a filter when the
 condition is true, so there the codes lie in their ranges and clamping is the
 identity. A guard inside a condition may be looked through for the same reason.
 
-:func:`proved` also drops the codes of a column for which a part of an AND cannot be true, whatever
-its other columns are (see :mod:`discreet.plan._spans`): no row with such a code passes.
+:func:`conclude` also drops the codes of a column for which a part of an AND cannot be true,
+whatever its other columns are (see :mod:`discreet.plan._spans`): no row with such a code passes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from discreet.plan._expr import (
 from discreet.plan._joins import JoinUnit
 from discreet.plan._logic import MIRROR, OPPOSITE, never
 from discreet.plan._relation import Filter, Relation, Selection
-from discreet.plan._spans import STEPS, Box, met
+from discreet.plan._spans import STEPS, Box, solve
 from discreet.plan._types import Kind, Type
 
 
@@ -107,8 +107,8 @@ class Range:
 
 
 def _pick(choose: Callable[[list[int]], int], a: int | None, b: int | None) -> int | None:
-    known = [x for x in (a, b) if x is not None]
-    return choose(known) if known else None
+    ends = [x for x in (a, b) if x is not None]
+    return choose(ends) if ends else None
 
 
 def _whole(codes: Sequence[int | str] | None) -> Spans:
@@ -157,9 +157,9 @@ _SEVERAL: Final = 2_000
 """Steps that are done for each column of conditions that read several."""
 
 
-def proved(condition: Expr, known: Facts) -> Facts:
+def conclude(condition: Expr, premises: Facts) -> Facts:
     """Add what a true condition says of columns: no code is left that some part cannot meet."""
-    ranges = _all([dict(known), facts(condition)])
+    ranges = _all([dict(premises), facts(condition)])
     parts = condition.args if is_and(condition) else (condition,)
     seen: set[tuple[Expr, str]] = set()
     for part in parts:
@@ -173,10 +173,14 @@ def proved(condition: Expr, known: Facts) -> Facts:
             seen.add((test, name))
             r = ranges.get(name, Range(null=True))
             others = tuple((n, _box(ranges.get(n), of)) for n, of in columns.items() if n != name)
-            found = met(test, name, r.listed(t), others, steps)
-            own = Range(codes=found.codes) if found.codes or found.null else Range(t.hi + 1, t.hi)
-            told = found.exact or _reads_text(test)
-            ranges[name] = r.both(replace(own, null=found.null, vague=not told))
+            solution = solve(test, name, r.listed(t), others, steps)
+            own = (
+                Range(codes=solution.codes)
+                if solution.codes or solution.null
+                else Range(t.hi + 1, t.hi)
+            )
+            sure = solution.exact or _reads_text(test)
+            ranges[name] = r.both(replace(own, null=solution.null, vague=not sure))
     return ranges
 
 
@@ -204,8 +208,8 @@ def _box(r: Range | None, t: Type) -> Box:
 
 def _simple(condition: Expr) -> bool:
     """Whether the range of a condition is exactly what meets it."""
-    found = facts(condition) if isinstance(condition, Compare | OneOf) else {}
-    return bool(found) and Range() not in found.values()
+    ranges = facts(condition) if isinstance(condition, Compare | OneOf) else {}
+    return bool(ranges) and Range() not in ranges.values()
 
 
 def conditions(relation: Relation) -> tuple[list[Expr], Relation]:
@@ -226,10 +230,10 @@ def no_rows(relation: Relation) -> bool:
     row must meet all of them. A left join has rows wherever its left side has.
     """
     tests, relation = conditions(relation)
-    known: Facts = _all([facts(t) for t in tests])
+    ranges: Facts = _all([facts(t) for t in tests])
     for test in tests:
-        known = proved(test, known)
-    if any(map(never, tests)) or any(r.empty for r in known.values()):
+        ranges = conclude(test, ranges)
+    if any(map(never, tests)) or any(r.empty for r in ranges.values()):
         return True
     left = isinstance(relation, JoinUnit) and relation.how == "left"
     return any(map(no_rows, relation.inputs[:1] if left else relation.inputs))

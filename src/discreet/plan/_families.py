@@ -84,14 +84,14 @@ class Family:
 
     def forms(self, at: Sums) -> tuple[Form, ...]:
         """The integers, as forms over the engine's sums."""
-        found = self._shares(at)
+        forms = self._shares(at)
         if self.null:
-            found.append({at.rows: self.own, at.count: -self.own})
+            forms.append({at.rows: self.own, at.count: -self.own})
         if self.turned:
-            u, v = found
-            found = [_plus(u, v, -1), _plus(u, v, 1)]
+            u, v = forms
+            forms = [_plus(u, v, -1), _plus(u, v, 1)]
         t = self.times
-        return tuple(tuple((m, t * c) for m, c in form.items() if c) for form in found)
+        return tuple(tuple((m, t * c) for m, c in form.items() if c) for form in forms)
 
     def _shares(self, at: Sums) -> list[dict[int, int]]:
         if self.plain:
@@ -127,12 +127,12 @@ class Family:
 
     def _weights(self, *shares: Fraction) -> tuple[Fraction, ...]:
         """Weights of the releases for given weights of the shares."""
-        found = [x / self.total for x in shares]
-        found += [Fraction(0)] * (self.size - len(found))
+        weights = [x / self.total for x in shares]
+        weights += [Fraction(0)] * (self.size - len(weights))
         if self.turned:
-            u, v = found
-            found = [(u - v) / 2, (u + v) / 2]
-        return tuple(found)
+            u, v = weights
+            weights = [(u - v) / 2, (u + v) / 2]
+        return tuple(weights)
 
     def _values(self) -> list[Fraction]:
         """Value that each share stands for: the ends of the range, and the middle between."""
@@ -166,11 +166,11 @@ class Family:
     def mean(self) -> Quotient:
         """Sum over count."""
         t, ones = self.expr.type, [Fraction(1)] * (self.degree + 1)
-        used = self.degree + 1
+        count = self.degree + 1
         return Quotient(
-            self.cells[:used],
-            self._weights(*self._values())[:used],
-            self._weights(*ones)[:used],
+            self.cells[:count],
+            self._weights(*self._values())[:count],
+            self._weights(*ones)[:count],
             t.lo * t.step,
             t.hi * t.step,
         )

@@ -64,11 +64,11 @@ def _sum(
 
 def uses(query: Query) -> Counter[int]:
     """How often outputs, HAVING and ORDER BY name each statistic."""
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     outs = [o.expr for o in query.outputs] + [out for out, _ in query.order]
     for out in outs if query.having is None else [*outs, query.having]:
-        found.update(_names(out))
-    return found
+        counts.update(_names(out))
+    return counts
 
 
 def _names(node: object) -> Iterator[int]:
@@ -85,7 +85,7 @@ def _names(node: object) -> Iterator[int]:
 
 def weights(terms: Mapping[int, Fraction], formulas: Sequence[Formula]) -> Terms | None:
     """Coefficients by release, where all statistics are counts and sums."""
-    found: Terms = {}
+    coefficients: Terms = {}
     for index, times in terms.items():
         formula = formulas[index]
         if isinstance(formula, Total):
@@ -95,14 +95,14 @@ def weights(terms: Mapping[int, Fraction], formulas: Sequence[Formula]) -> Terms
         else:
             return None
         for cell, weight in pairs:
-            found[cell] = found.get(cell, Fraction(0)) + times * weight
-    return found
+            coefficients[cell] = coefficients.get(cell, Fraction(0)) + times * weight
+    return coefficients
 
 
 def weighted(terms: Mapping[int, Fraction]) -> WeightedSum | None:
     """One formula of a combination; None where nothing noisy is left of it."""
-    kept = {cell: w for cell, w in sorted(terms.items()) if w}
-    return WeightedSum(tuple(kept), tuple(kept.values())) if kept else None
+    entries = {cell: w for cell, w in sorted(terms.items()) if w}
+    return WeightedSum(tuple(entries), tuple(entries.values())) if entries else None
 
 
 def quotient(top: Terms, bottom: Terms, shares: Mapping[int, Terms]) -> Quotient | None:
@@ -116,11 +116,11 @@ def quotient(top: Terms, bottom: Terms, shares: Mapping[int, Terms]) -> Quotient
     if not all(c in shares for c in cells):
         return None
     above, below = (_on_shares(x, shares) for x in (top, bottom))
-    kept = {s: w for s, w in below.items() if w}
-    if len(set(kept.values())) != 1 or any(w for s, w in above.items() if s not in kept):
+    divisor = {s: w for s, w in below.items() if w}
+    if len(set(divisor.values())) != 1 or any(w for s, w in above.items() if s not in divisor):
         return None
-    times = next(iter(kept.values()))
-    ends = [above.get(s, Fraction(0)) / times for s in kept]
+    times = next(iter(divisor.values()))
+    ends = [above.get(s, Fraction(0)) / times for s in divisor]
     return Quotient(
         cells,
         tuple(top.get(c, Fraction(0)) / times for c in cells),
@@ -143,12 +143,12 @@ class Outputs:
         """An output as one formula, where it is a combination or a mean of what is measured."""
         if isinstance(out, StatisticValue | Number):
             return out
-        if (read := linear(out)) is not None:
-            found = self._combined(read[0])
-            if found is None:
+        if (combination := linear(out)) is not None:
+            formula = self._combined(combination[0])
+            if formula is None:
                 return out
-            value = self._value(found)
-            return Apply("+", (value, Number(read[1]))) if read[1] else value
+            value = self._value(formula)
+            return Apply("+", (value, Number(combination[1]))) if combination[1] else value
         mean = self._mean(out)
         return self._inside(out) if mean is None else self._value(mean)
 
@@ -164,8 +164,8 @@ class Outputs:
         own = {self.alone[i] for i in terms if i in self.alone}
         if own:
             return own.pop()
-        found = weights(terms, self.formulas) if len(terms) > 1 and self.combines else None
-        return None if found is None else weighted(found)
+        combination = weights(terms, self.formulas) if len(terms) > 1 and self.combines else None
+        return None if combination is None else weighted(combination)
 
     def _mean(self, out: OutputExpr) -> Formula | None:
         if not isinstance(out, Apply) or out.op != "/":
@@ -183,8 +183,8 @@ class Outputs:
 
 
 def _on_shares(terms: Terms, shares: Mapping[int, Terms]) -> Terms:
-    found: Terms = {}
+    sums: Terms = {}
     for cell, w in terms.items():
         for share, part in shares[cell].items():
-            found[share] = found.get(share, Fraction(0)) + w * part
-    return found
+            sums[share] = sums.get(share, Fraction(0)) + w * part
+    return sums

@@ -282,8 +282,8 @@ class Spread(Formula):
         first, second, count = (read(releases, i, Numbers).floats for i in self.parts)
         n = np.maximum(count, 1)
         a, b = self.times
-        found = self._finish(self.half + second / (b * n) - (first / (a * n)) ** 2, n)
-        return self._known(Box(found, found), releases).low
+        value = self._finish(self.half + second / (b * n) - (first / (a * n)) ** 2, n)
+        return self._settle(Box(value, value), releases).low
 
     def box(self, releases: Releases, level: float) -> Box:
         """Combine the moments' boxes; where n is public, invert the noise about the mean."""
@@ -292,9 +292,9 @@ class Spread(Formula):
         about, near = self._about_the_mean(releases, level)
         plain = self._combined(releases, 1 - (1 - level) / 2)
         pairs = ((about.low, plain.low), (about.high, plain.high))
-        return self._known(Box(*(np.where(near, x, y) for x, y in pairs)), releases)
+        return self._settle(Box(*(np.where(near, x, y) for x, y in pairs)), releases)
 
-    def _known(self, box: Box, releases: Releases) -> Box:
+    def _settle(self, box: Box, releases: Releases) -> Box:
         """What a public number of rows says: no variance, or that of a single row."""
         count = read(releases, self.count, Numbers)
         single = box.where(too_few(count, 2), 0.0)
@@ -429,10 +429,10 @@ class Quantile(Formula):
         off, by = reach(part, law, self.at, confidence)
         far = number(round(farthest(part, law, self.at, confidence)))
         beyond = " or beyond all rows" if self.at in {0, 1} else ""
-        said = [f"{_rows_away(off)}{beyond} ({far} where values are tied or far apart)"]
+        clauses = [f"{_rows_away(off)}{beyond} ({far} where values are tied or far apart)"]
         if law.law is not None:
-            said.append(_beyond(by))
-        return ", ".join(said)
+            clauses.append(_beyond(by))
+        return ", ".join(clauses)
 
     def check(self, releases: Releases) -> None:
         """Refuse probabilities outside 0 and 1, and points that were not chosen."""
@@ -466,7 +466,7 @@ class Mode(Formula):
 
     def estimate(self, releases: Releases) -> NDArray[Any]:
         """The labels that were picked, as text."""
-        return read(releases, self.pick, Labels).shown
+        return read(releases, self.pick, Labels).texts
 
     def box(self, releases: Releases, level: float) -> Box:  # noqa: ARG002 - no margin at any level
         """A selection has no margin."""

@@ -46,7 +46,7 @@ class Function:
         if self.takes == ("values",):
             return self.make(args)
         arity(name, args, len(self.takes) - self.optional, len(self.takes))
-        return self.make(*(_READ[t](a, name) for t, a in zip(self.takes, args, strict=False)))
+        return self.make(*(_READERS[t](a, name) for t, a in zip(self.takes, args, strict=False)))
 
 
 def arity(name: str, args: Sequence[object], low: int, high: int | None = None) -> None:
@@ -78,7 +78,7 @@ def _word(operand: Operand, where: str) -> str:
     return operand.text
 
 
-_READ: Final[dict[str, Callable[[Operand, str], Any]]] = {
+_READERS: Final[dict[str, Callable[[Operand, str], Any]]] = {
     **dict.fromkeys(("value", "moment", "text", "format", "unit"), lambda operand, _: operand),
     "number": constant,
     "whole": whole,
@@ -123,15 +123,15 @@ def _outermost(operands: Sequence[Operand], name: str, *, least: bool) -> Expr:
         tests = [*present, *(beats(mine, other) for other in exprs if other is not mine)]
         branches.append((build.conjunction(tests), mine))
     # NULL in the last place is that of a row without any of them
-    found = build.case(branches, exprs[-1])
+    extreme = build.case(branches, exprs[-1])
     sure = [e for e in exprs if not e.type.nullable]
     if not sure:
-        return found
-    if found.type.kind is Kind.NUMBER:  # one that is always there bounds all others
+        return extreme
+    if extreme.type.kind is Kind.NUMBER:  # one that is always there bounds all others
         ends = [(e.type.hi if least else e.type.lo) * e.type.step for e in sure]
         low, high = (None, min(ends)) if least else (max(ends), None)
-        found = build.clamp(found, low, high, name)
-    return build.coalesce([found, sure[0]]) if found.type.nullable else found
+        extreme = build.clamp(extreme, low, high, name)
+    return build.coalesce([extreme, sure[0]]) if extreme.type.nullable else extreme
 
 
 def _nullif(x: Operand, other: Operand) -> Operand:
@@ -197,22 +197,22 @@ def _timed(operand: Operand) -> bool:
     return isinstance(operand, Span) or (isinstance(operand, Expr) and operand.type.kind in kinds)
 
 
-def _difference(*given: Operand) -> Operand:
+def _difference(*args: Operand) -> Operand:
     """DATEDIFF(unit, from, to), or in days DATEDIFF(to, from)."""
-    if len(given) == 2:
-        return calendar.difference("day", given[1], given[0])
-    return calendar.difference(_word(given[0], "DATEDIFF"), given[1], given[2])
+    if len(args) == 2:
+        return calendar.difference("day", args[1], args[0])
+    return calendar.difference(_word(args[0], "DATEDIFF"), args[1], args[2])
 
 
 def _strftime(x: Operand, pattern: Operand) -> Operand:
     """STRFTIME in either order of its arguments."""
     if isinstance(x, Word) and "%" in x.text:
         x, pattern = pattern, x
-    return calendar.named(x, _word(pattern, "STRFTIME"))
+    return calendar.strftime(x, _word(pattern, "STRFTIME"))
 
 
 def _to_char(x: Operand, pattern: str) -> Operand:
-    return calendar.named(x, calendar.from_to_char(pattern))
+    return calendar.strftime(x, calendar.from_to_char(pattern))
 
 
 def _remainder(left: Operand, by: Fraction) -> Operand:
@@ -306,8 +306,8 @@ _ALL: Final = (
     Function(("LAST_DAY",), ("moment",), calendar.last_day),
     Function(("STRFTIME", "DATE_FORMAT"), ("moment", "format"), _strftime),
     Function(("TO_CHAR",), ("moment", "word"), _to_char),
-    Function(("MONTHNAME",), ("moment",), lambda x: calendar.named(x, "%B")),
-    Function(("DAYNAME",), ("moment",), lambda x: calendar.named(x, "%A")),
+    Function(("MONTHNAME",), ("moment",), lambda x: calendar.strftime(x, "%B")),
+    Function(("DAYNAME",), ("moment",), lambda x: calendar.strftime(x, "%A")),
     Function(("DATE",), ("moment",), calendar.as_date),
     Function(("LOWER", "LCASE"), ("text",), words.lower),
     Function(("UPPER", "UCASE"), ("text",), words.upper),

@@ -75,9 +75,9 @@ class JoinPublic(Relation):
         """
         return times(self.below.most(columns & self.below.schema.keys()), max(self.fanout, 1))
 
-    def needs(self, wanted: Names) -> tuple[Names, ...]:
+    def needs(self, names: Names) -> tuple[Names, ...]:
         """The joined columns as well."""
-        return ((wanted & self.below.schema.keys()) | {left for left, _ in self.on},)
+        return ((names & self.below.schema.keys()) | {left for left, _ in self.on},)
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ class JoinUnit(Relation):
         alone = self.how == "left" and right is not None
         return times(self.below.most(left), max(right or 0, 1) if alone else right)
 
-    def needs(self, wanted: Names) -> tuple[Names, ...]:
+    def needs(self, names: Names) -> tuple[Names, ...]:
         """Of either side its own columns, and what is compared."""
-        ours = (wanted & self.below.schema.keys()) | {left for left, _ in self.on}
-        return ours, self._theirs(wanted) | {right for _, right in self.on}
+        ours = (names & self.below.schema.keys()) | {left for left, _ in self.on}
+        return ours, self._theirs(names) | {right for _, right in self.on}
 
 
 def _both(left: Mapping[str, Type], right: Mapping[str, Type], prefix: str) -> Mapping[str, Type]:
@@ -164,8 +164,8 @@ def names_rows_of(relation: Relation, column: str) -> str | None:
             return owner.name if owner is not None and column == owner.column else None
         case Project() | PerUnit():
             exprs = relation.exprs if isinstance(relation, Project) else dict(relation.keys)
-            read = exprs.get(column)
-            return names_rows_of(relation.below, read.name) if isinstance(read, Column) else None
+            expr = exprs.get(column)
+            return names_rows_of(relation.below, expr.name) if isinstance(expr, Column) else None
         case JoinUnit(below, other, prefix) if column not in below.schema:
             return names_rows_of(other, column.removeprefix(prefix))
         case Relation(inputs=(below, *_)) if column in below.schema:

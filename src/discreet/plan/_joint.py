@@ -89,19 +89,19 @@ class Joint(Part):
     """Several integers per cell: forms over measures, with noise of one law."""
 
     forms: tuple[Form, ...]
-    read: tuple[tuple[int, Sensitivity], ...]
+    sums: tuple[tuple[int, Sensitivity], ...]
 
     kind: ClassVar[str] = "joint"
 
     @property
     def reads(self) -> tuple[int, Sensitivity]:
         """The first measure stands for all: they count the same rows."""
-        return self.read[0]
+        return self.sums[0]
 
     @property
     def inputs(self) -> tuple[tuple[int, Sensitivity], ...]:
         """Every measure of the forms."""
-        return self.read
+        return self.sums
 
     @property
     def outlets(self) -> int:
@@ -124,14 +124,14 @@ class Joint(Part):
         self, priced: Priced, groups: Groups, cells: Cells, draw: Draw
     ) -> tuple[Release, ...]:
         """Add the one draw, form by form."""
-        totals = {m: cells.totals(groups, m) for m, _ in self.read}
+        totals = {m: cells.totals(groups, m) for m, _ in self.sums}
         zero = np.array([0] * len(cells), dtype=object)
         exact = [sum((c * totals[m] for m, c in form), zero) for form in self.forms]
         if priced.law is None:
             noise: Ints = np.zeros((len(self.forms), len(cells)), dtype=object)
         else:
-            drawn = draw.sample(priced.law, len(self.forms) * len(cells))
-            noise = np.asarray(drawn).reshape(len(self.forms), len(cells))
+            draws = draw.sample(priced.law, len(self.forms) * len(cells))
+            noise = np.asarray(draws).reshape(len(self.forms), len(cells))
         return tuple(
             Numbers(tuple(map(int, add(one, more))), priced.law)
             for one, more in zip(exact, noise, strict=True)

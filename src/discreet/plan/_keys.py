@@ -89,7 +89,7 @@ _FIRST: Final = Fraction(1, 10)
 _ENOUGH: Final = Fraction(1, 2)
 """Least ε at which there is a first round under Laplace noise."""
 
-_FORGOTTEN: Final = 256
+_MOST_WITHOUT: Final = 256
 """Most keys that the second round forgets: those that weigh most."""
 
 _LONGEST: Final = 200
@@ -155,8 +155,8 @@ class Weights(Numbers):
         """Refuse weights below the threshold of their round."""
         later = tuple(v for i, v in enumerate(self.values) if i not in set(self.first))
         Numbers(later, self.law, self.threshold).check(cells - len(self.first))
-        known = range(min(cells, len(self.values)))
-        if not set(self.first) <= set(known) or len(set(self.first)) < len(self.first):
+        places = range(min(cells, len(self.values)))
+        if not set(self.first) <= set(places) or len(set(self.first)) < len(self.first):
             raise damaged("a group is shown that was not selected")
         if self.first and (
             self.before is None or any(self.values[i] < self.before.at for i in self.first)
@@ -235,13 +235,13 @@ class WeightedKeys(Part):
         while first <= self.most:
             blocks.append((first, min(2 * first, self.most)))
             first = 2 * first + 1
-        found = 1
+        threshold = 1
         # the ends need most; to look whether that is enough is far cheaper than to search
         for degree, keys in [blocks[-1], *blocks]:
             moves = max(self.weight(degree), 1)
-            if p.key_threshold_delta(law, found, keys, sensitivity=moves) > delta:
-                found = p.key_threshold(law, delta, keys, sensitivity=moves)
-        return found
+            if p.key_threshold_delta(law, threshold, keys, sensitivity=moves) > delta:
+                threshold = p.key_threshold(law, delta, keys, sensitivity=moves)
+        return threshold
 
     def drawn(self, law: Threshold) -> Iterator[Drawn | Hidden]:
         """Noisy weights, and the keys of one unit alone for every degree (or, beyond some, few)."""
@@ -253,11 +253,11 @@ class WeightedKeys(Part):
 
     def weights(self, groups: Groups) -> dict[tuple[Code, ...], int]:
         """Weight of every key."""
-        found: dict[tuple[Code, ...], int] = {}
+        weights: dict[tuple[Code, ...], int] = {}
         for (*cell, degree), values in groups.items():
             key = tuple(cell)
-            found[key] = found.get(key, 0) + values[0] * self.weight(int(degree or 1))
-        return found
+            weights[key] = weights.get(key, 0) + values[0] * self.weight(int(degree or 1))
+        return weights
 
     def select(self, priced: Priced, groups: Groups, draw: Draw) -> Cells:
         """Keys whose noisy weights reach the threshold of the first round."""
@@ -276,26 +276,24 @@ class WeightedKeys(Part):
         """What the second round reads: rows without the keys that weigh most so far."""
         if priced.law.before is None:
             return None
-        pairs = zip(cells.counts, cells.shown, strict=True)
-        heavy = sorted(pairs, key=lambda pair: (-pair[0], _spelling(pair[1])))[:_FORGOTTEN]
+        pairs = zip(cells.counts, cells.keys, strict=True)
+        heavy = sorted(pairs, key=lambda pair: (-pair[0], _spelling(pair[1])))[:_MOST_WITHOUT]
         return self.without([key for _, (key,) in heavy if _writable(key)])
 
     def without(self, keys: Sequence[Code]) -> Aggregate:
         """Units by key and degree, as if some keys did not exist."""
         words = tuple(k for k in keys if isinstance(k, str))
-        left = Filter(self.relation, Not(OneOf(self.key.expr, words))) if words else self.relation
-        return by_degree(left, self.key, self.most, self.neighbours)
+        rest = Filter(self.relation, Not(OneOf(self.key.expr, words))) if words else self.relation
+        return by_degree(rest, self.key, self.most, self.neighbours)
 
     def select_further(self, priced: Priced, cells: Cells, groups: Groups, draw: Draw) -> Cells:
         """Keys of both rounds."""
-        known = set(cells.shown)
+        old = set(cells.keys)
         second = self._round(priced.law, groups, draw)
-        new = {
-            key: n for key, n in zip(second.shown, second.counts, strict=True) if key not in known
-        }
-        every = dict(zip(cells.shown, cells.counts, strict=True)) | new
+        new = {key: n for key, n in zip(second.keys, second.counts, strict=True) if key not in old}
+        every = dict(zip(cells.keys, cells.counts, strict=True)) | new
         keys = sorted(every, key=_spelling)
-        first = tuple(i for i, key in enumerate(keys) if key in known)
+        first = tuple(i for i, key in enumerate(keys) if key in old)
         return Cells(keys, None, tuple(every[k] for k in keys), first)
 
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Weights:

@@ -11,7 +11,7 @@ from typing import Literal as Choice
 
 from discreet._dataclass import dataclass
 from discreet.errors import ParameterError
-from discreet.plan._nodes import Binary, Constant, Expr, Unary, Writer, need, shown
+from discreet.plan._nodes import Binary, Constant, Expr, Unary, Writer, literal, need
 from discreet.plan._types import Code, Kind, Type
 
 Comparison = Choice["<", "<=", "=", "<>", ">=", ">"]
@@ -82,7 +82,7 @@ class OneOf(Unary):
         return w.member(w.value(self.arg), self.codes)
 
     def describe(self) -> str:
-        values = [shown(self.arg.type, c) for c in self.codes]
+        values = [literal(self.arg.type, c) for c in self.codes]
         listed = f"= {values[0]}" if len(values) == 1 else f"in ({', '.join(values)})"
         return f"{self._word(self.arg)} {listed}"
 
@@ -184,8 +184,8 @@ class Case(Expr):
 
     def _apply(self, *codes: Any) -> Code:
         pairs = zip(codes[:-1:2], codes[1::2], strict=True)
-        chosen: Code = next((value for test, value in pairs if test == 1), codes[-1])
-        return chosen
+        code: Code = next((value for test, value in pairs if test == 1), codes[-1])
+        return code
 
     def sql(self, w: Writer) -> str:
         if not self.branches:

@@ -96,7 +96,7 @@ class Lowering:
     slots: list[_Slot] = field(default_factory=list)
     owners: list[int] = field(default_factory=list)
     """Slot behind every release."""
-    known: dict[object, int] = field(default_factory=dict)
+    starts: dict[object, int] = field(default_factory=dict)
     families: dict[Expr, Family] = field(default_factory=dict)
     rest: int | None = None
     """Release that counts the rows of no family in the cluster that counts all rows."""
@@ -160,15 +160,15 @@ class Lowering:
 
     def vector(self, measure: Measure) -> int:
         """One integer per cell."""
-        if measure not in self.known:
+        if measure not in self.starts:
             place = self._place(measure)
 
             def slot(main: Aggregate) -> Part:
                 moves = sensitivity(main, measure)
                 return Vector(0, moves, self._coordinates(main), place)
 
-            self.known[measure] = self._add(slot)
-        return self.known[measure]
+            self.starts[measure] = self._add(slot)
+        return self.starts[measure]
 
     def sum(self, expr: Expr) -> int:
         """Values added up, NULL as 0."""
@@ -205,17 +205,17 @@ class Lowering:
         if expr.type.lo == expr.type.hi:
             return Power(self.sum(about)), Power(self.sum(second), 1, half), centre
         a, b = factors = max(-about.type.lo, about.type.hi), 1  # why: discreet.plan._joint
-        if (key := ("powers", about)) not in self.known:
+        if (key := ("powers", about)) not in self.starts:
             places = [self._place(Measure(MeasureKind.SUM, e)) for e in (about, second)]
             forms = tuple(((m, k),) for m, k in zip(places, factors, strict=True))
 
             def slot(main: Aggregate) -> Part:
                 moves = powers_sensitivity(main, (about.type.lo, about.type.hi), factors)
-                read = tuple((m, sensitivity(main, main.measures[m])) for m in places)
-                return Joint(0, moves, len(forms), forms, read)
+                inputs = tuple((m, sensitivity(main, main.measures[m])) for m in places)
+                return Joint(0, moves, len(forms), forms, inputs)
 
-            self.known[key] = self._add(slot, len(forms))
-        start = self.known[key]
+            self.starts[key] = self._add(slot, len(forms))
+        start = self.starts[key]
         return Power(start, a), Power(start + 1, b, half), centre
 
     def variance(self, expr: Expr) -> int | None:
@@ -223,19 +223,19 @@ class Lowering:
         t = expr.type
         if not self.wants.public or self.wants.moments[expr] != {Moment.SPREAD} or t.lo == t.hi:
             return None
-        if (key := ("variance", expr)) not in self.known:
+        if (key := ("variance", expr)) not in self.starts:
             about, centre = self.centred(expr)
             second, half = squared(about)
             sums = [ONE, about, second]
             rows, one, two = places = [self._place(Measure(MeasureKind.SUM, e)) for e in sums]
 
             def slot(main: Aggregate) -> Part:
-                read = tuple(sensitivity(main, main.measures[m]) for m in places)
+                moves = tuple(sensitivity(main, main.measures[m]) for m in places)
                 shape = t.hi - t.lo, centre - t.lo, half
-                return Variances(0, MOVES, 2, (rows, one, two), read, *shape)
+                return Variances(0, MOVES, 2, (rows, one, two), moves, *shape)
 
-            self.known[key] = self._add(slot)
-        return self.known[key]
+            self.starts[key] = self._add(slot)
+        return self.starts[key]
 
     def quantile(self, expr: Expr, at: Fraction, share: Fraction | None) -> int:
         """A quantile; all quantiles of one expression are one part.
@@ -243,12 +243,12 @@ class Lowering:
         The largest share that one of them states for its interval counts; 0 where all say so.
         """
         key = ("quantiles", expr)
-        if key not in self.known:
+        if key not in self.starts:
             self.levels[key], self.shares[key] = set(), []
-            self.known[key] = self._quantiles(expr, self.levels[key], self.shares[key])
+            self.starts[key] = self._quantiles(expr, self.levels[key], self.shares[key])
         self.levels[key].add(at)
         self.shares[key].append(share)
-        return self.known[key]
+        return self.starts[key]
 
     def _quantiles(self, expr: Expr, levels: set[Fraction], shares: list[Fraction | None]) -> int:
         t = expr.type
@@ -289,13 +289,13 @@ class Lowering:
     def tensor(self, cells: Sequence[Measure], whole: int) -> int:
         """Shares that add up to `whole` in each row, at the price of one."""
         key = ("tensor", tuple(cells))
-        if key not in self.known:
+        if key not in self.starts:
             first = len(self.measures)
             self.measures += cells
-            self.known[key] = self._add(
+            self.starts[key] = self._add(
                 lambda main: tensor_of(main, cells, whole, first, self._coordinates(main))
             )
-        return self.known[key]
+        return self.starts[key]
 
     def pick(self, expr: Expr, top: int) -> int:
         """The most frequent values of an expression."""
@@ -325,9 +325,9 @@ class Lowering:
             moves = linear_sensitivity(main, rows)
             return Image(0, moves, len(rows), place, rows, domain, counts)
 
-        return self.counted(part, labels)
+        return self.on_counts(part, labels)
 
-    def counted(
+    def on_counts(
         self, part: Callable[[Aggregate, int, Sensitivity], Part], labels: tuple[str, ...]
     ) -> int:
         """A part over the counts of all cells, whose answer has rows of its own."""
@@ -382,7 +382,7 @@ class Lowering:
             terms |= zip(count.cells, count.weights, strict=True)
         return WeightedSum(tuple(terms), tuple(terms.values()))
 
-    def _made(self, expr: Expr) -> Family:
+    def _family(self, expr: Expr) -> Family:
         """The family of one expression, by itself."""
         degree, clustered = self.wants.degree(expr), expr in self.wants.clusters
         null = expr.type.nullable and self.wants.host == expr and not clustered
@@ -395,23 +395,23 @@ class Lowering:
 
     def _measure(self, exprs: Sequence[Expr]) -> None:
         """Add one joint part for families that no row reaches two of."""
-        made = [self._made(e) for e in exprs]
-        whole = lcm(*(f.own for f in made))
-        made = [replace(f, times=whole // f.own) for f in made]
-        sums = [self._sums(f) for f in made]
-        forms = [form for f, at in zip(made, sums, strict=True) for form in f.forms(at)]
+        members = [self._family(e) for e in exprs]
+        whole = lcm(*(f.own for f in members))
+        members = [replace(f, times=whole // f.own) for f in members]
+        sums = [self._sums(f) for f in members]
+        forms = [form for f, at in zip(members, sums, strict=True) for form in f.forms(at)]
         if len(exprs) > 1 and self.wants.host in exprs:
             rows = self._place(self._counting(None))
             forms.append(((rows, whole), *((at.count, -whole) for at in sums)))
 
         def slot(main: Aggregate) -> Part:
-            moves = partition_sensitivity(main, whole, turned=made[0].turned)
+            moves = partition_sensitivity(main, whole, turned=members[0].turned)
             places = dict.fromkeys(m for form in forms for m, _ in form)
-            read = tuple((m, sensitivity(main, main.measures[m])) for m in places)
-            return Joint(0, moves, len(forms) * self._coordinates(main), tuple(forms), read)
+            inputs = tuple((m, sensitivity(main, main.measures[m])) for m in places)
+            return Joint(0, moves, len(forms) * self._coordinates(main), tuple(forms), inputs)
 
         start = self._add(slot, len(forms))
-        for f in made:
+        for f in members:
             self.families[f.expr] = replace(f, start=start)
             start += f.size
         if len(exprs) > 1 and self.wants.host in exprs:
@@ -421,20 +421,20 @@ class Lowering:
 
     def _find_alone(self) -> None:
         """Measure a·SUM(x) + b·COUNT as one vector where nothing else is asked of x."""
-        query, named = self.query, uses(self.query)
+        query, counts = self.query, uses(self.query)
         if self.wants.public or self.wants.selects_by_rows:
             return
         for out in query.outputs:
-            read = linear(out.expr)
-            if read is None or len(read[0]) < 2 or any(named[i] > 1 for i in read[0]):
+            form = linear(out.expr)
+            if form is None or len(form[0]) < 2 or any(counts[i] > 1 for i in form[0]):
                 continue
-            asked = {i: (self.wants.name(query.statistics[i].expr), c) for i, c in read[0].items()}
-            exprs = {e for e, _ in asked.values() if e is not None}
-            kinds = {query.statistics[i].moment for i in asked}
+            terms = {i: (self.wants.name(query.statistics[i].expr), c) for i, c in form[0].items()}
+            exprs = {e for e, _ in terms.values() if e is not None}
+            kinds = {query.statistics[i].moment for i in terms}
             if any(map(off_of, exprs)):
                 continue
-            if len(exprs) == 1 and kinds == {Moment.COUNT, Moment.SUM} and self._only(asked):
-                self.alone |= dict.fromkeys(asked, self._form(exprs.pop(), asked))
+            if len(exprs) == 1 and kinds == {Moment.COUNT, Moment.SUM} and self._only(terms):
+                self.alone |= dict.fromkeys(terms, self._form(exprs.pop(), terms))
 
     def _only(self, statistics: Collection[int]) -> bool:
         """Whether no other statistic counts the same rows or adds up the same values."""
@@ -444,10 +444,10 @@ class Lowering:
             for i, s in enumerate(self.query.statistics)
         )
 
-    def _form(self, expr: Expr, asked: Mapping[int, tuple[Expr | None, Fraction]]) -> Formula:
+    def _form(self, expr: Expr, terms: Mapping[int, tuple[Expr | None, Fraction]]) -> Formula:
         """One integer for each cell: a·x + b for a row with a value, b for one without."""
         slope = rows = count = Fraction(0)
-        for i, (name, times) in asked.items():
+        for i, (name, times) in terms.items():
             if self.query.statistics[i].moment is Moment.SUM:
                 slope += times * expr.type.step
             elif name is None:
@@ -465,18 +465,18 @@ class Lowering:
 
         def slot(main: Aggregate) -> Part:
             moves = form_sensitivity(main, min(ends), max(ends))
-            read = tuple((m, sensitivity(main, main.measures[m])) for m in form)
-            return Joint(0, moves, self._coordinates(main), (tuple(form.items()),), read)
+            inputs = tuple((m, sensitivity(main, main.measures[m])) for m in form)
+            return Joint(0, moves, self._coordinates(main), (tuple(form.items()),), inputs)
 
         return WeightedSum((self._add(slot),), (Fraction(1, whole),))
 
     @property
     def _shares(self) -> dict[int, Terms]:
         """Releases of joint parts in shares of rows."""
-        found = {c: s for f in self.families.values() for c, s in f.shares().items()}
+        releases = {c: s for f in self.families.values() for c, s in f.shares().items()}
         if self.rest is not None and (host := self.wants.host) is not None:
-            found[self.rest] = {self.rest: Fraction(self.families[host].total)}
-        return found
+            releases[self.rest] = {self.rest: Fraction(self.families[host].total)}
+        return releases
 
     def _sums(self, family: Family) -> Sums:
         """Ask the engine for the sums that a family needs."""
@@ -564,7 +564,7 @@ class Lowering:
         query = self.query
         plain = self._aggregate(query.keys, (measure,))
         most = plain.reach
-        least = 2 if measure in self.known else 1
+        least = 2 if measure in self.starts else 1
         if measure.kind is not MeasureKind.UNITS or len(query.keys) > 1 or most <= least:
             return None
         if query.other is not None:

@@ -55,8 +55,8 @@ class Lowered:
     @cached_property
     def rows_of_one_unit(self) -> tuple[tuple[int | None, ...], ...]:
         """Most rows of one unit behind one number, and behind all numbers, of every release."""
-        counted = [(part, self.aggregates[part.aggregate]) for part in self.outlets]
-        return tuple([tuple(rows_of_one_unit(*pair)) for pair in counted])
+        pairs = [(part, self.aggregates[part.aggregate]) for part in self.outlets]
+        return tuple([tuple(rows_of_one_unit(*pair)) for pair in pairs])
 
     @cached_property
     def outlets(self) -> tuple[Part, ...]:
@@ -67,11 +67,11 @@ class Lowered:
     def rounded(self) -> tuple[tuple[str, str, int | None] | None, ...]:
         """How far curves' grids move every statistic: its kind, by how much, what counts rows."""
         counts = dict(self.counts)
-        found: list[tuple[str, str, int | None] | None] = []
+        moves: list[tuple[str, str, int | None] | None] = []
         for i, s in enumerate(self.query.statistics):
             off = Fraction(0) if s.expr is None or s.rounded is None else off_of(s.expr)
-            found.append((s.rounded, str(off), counts.get(i)) if s.rounded and off else None)
-        return tuple(found)
+            moves.append((s.rounded, str(off), counts.get(i)) if s.rounded and off else None)
+        return tuple(moves)
 
     def allowance(self, index: int) -> str:
         """What curves' grids add to the margin of a statistic, in words."""
@@ -81,8 +81,8 @@ class Lowered:
     @cached_property
     def values_of_one_row(self) -> tuple[tuple[str, ...] | None, ...]:
         """Least and greatest number that one row adds to every statistic that adds rows up."""
-        named = enumerate(self.query.statistics)
-        ends = [None if i in self.alone else s.row_values for i, s in named]
+        pairs = enumerate(self.query.statistics)
+        ends = [None if i in self.alone else s.row_values for i, s in pairs]
         return tuple([None if e is None else tuple(map(str, e)) for e in ends])
 
     @cached_property

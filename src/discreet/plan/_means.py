@@ -154,13 +154,13 @@ class Quotient(Linear):
             value = self.estimate(releases)
             return Box(value, value)
 
-        def kept(m: Floats) -> NDArrayBool:
+        def test(m: Floats) -> NDArrayBool:
             c = top - m[..., None] * bottom
             # pure noise at the truth; the estimate itself is always kept
             return tail(laws, c, np.abs((c * z).sum(axis=-1))) >= (1 - level) * _SLACK
 
         middle = self._clipped(z @ top, z @ bottom)
-        return hull(kept, middle, float(self.lo), float(self.hi))
+        return hull(test, middle, float(self.lo), float(self.hi))
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error as far as it is known before: how it divides depends on the private size."""
@@ -187,7 +187,7 @@ class Quotient(Linear):
 NDArrayBool = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
-def hull(kept: Callable[[Floats], NDArrayBool], middle: Floats, lo: float, hi: float) -> Box:
+def hull(test: Callable[[Floats], NDArrayBool], middle: Floats, lo: float, hi: float) -> Box:
     """Outermost values, cell by cell, that a test keeps; everything where it keeps none.
 
     Looks outward from the `middle` at steps that grow in proportion, then halves between the
@@ -199,13 +199,13 @@ def hull(kept: Callable[[Floats], NDArrayBool], middle: Floats, lo: float, hi: f
     found = np.zeros(middle.shape, dtype=bool)
     for step in np.array_split(steps, max(1, min(steps.size, middle.size // _FEW))):
         at = middle + (limits - middle) * step[:, None, None]
-        for place, good in zip(at, kept(at), strict=True):
+        for place, good in zip(at, test(at), strict=True):
             inside = np.where(good, place, inside)
             outside = np.where(good, limits, np.where(outside == limits, place, outside))
             found |= good.any(axis=0)
     for _ in range(_HALVINGS):
         at = (inside + outside) / 2
-        good = kept(at)
+        good = test(at)
         inside, outside = np.where(good, at, inside), np.where(good, outside, at)
     return Box(np.where(found, outside[0], lo), np.where(found, outside[1], hi))
 
@@ -240,7 +240,7 @@ class Dispersion(Linear):
         n = np.maximum(z.sum(axis=-1), 1.0)
         first, second = z @ _FIRST / n, z[..., 2] / n
         spread = np.clip(second - first**2, 0.0, 0.25)
-        return self._shown(spread * n / np.maximum(n - 1, 1.0) if self.sample else spread)
+        return self._in_units(spread * n / np.maximum(n - 1, 1.0) if self.sample else spread)
 
     @property
     def powers(self) -> Powers:
@@ -248,13 +248,13 @@ class Dispersion(Linear):
         low, width, one = self.low, self.width, Fraction(1, self.total)
         nothing = Fraction(0)
         shares = ((one, one, one), (nothing, one / 2, one), (nothing, nothing, one))
-        wanted = (
+        moments = (
             (Fraction(1), nothing, nothing),
             (low, width, nothing),
             (low * low, 2 * low * width, width * width),
         )
         sums = []
-        for each in wanted:
+        for each in moments:
             terms = [[a * s for s in row] for a, row in zip(each, shares, strict=True)]
             totals = [sum(column, nothing) for column in zip(*terms, strict=True)]
             sums.append(dict(zip(self.cells, totals, strict=True)))
@@ -265,7 +265,7 @@ class Dispersion(Linear):
         """Largest variance of values in 0 … 1: two of them, if divided by n − 1."""
         return 0.5 if self.sample else 0.25
 
-    def _shown(self, spread: Floats) -> Floats:
+    def _in_units(self, spread: Floats) -> Floats:
         value = np.clip(spread, 0.0, self._widest) * float(self.width) ** 2
         return np.sqrt(value) if self.root else value
 
@@ -284,7 +284,7 @@ class Dispersion(Linear):
         most = (q * (1 - q) + apart) * (2 if self.sample else 1) + 1e-9
         alpha = (1 - level - nuisance) * _SLACK
 
-        def kept(spread: Floats) -> NDArrayBool:
+        def test(spread: Floats) -> NDArrayBool:
             s = spread[..., None]
             c = np.stack([q * q - s, q * q - q - s, (1 - q) ** 2 - s], axis=-1)
             value = (c @ z[..., None])[..., 0] + (s * self.total if self.sample else 0.0)
@@ -293,18 +293,18 @@ class Dispersion(Linear):
             return np.asarray(((chance >= alpha) & (s <= most)).any(axis=-1))
 
         middle = self.estimate(releases) / float(self.width) ** (1 if self.root else 2)
-        ends = hull(kept, middle**2 if self.root else middle, 0.0, self._widest)
-        return Box(self._shown(ends.low), self._shown(ends.high))
+        ends = hull(test, middle**2 if self.root else middle, 0.0, self._widest)
+        return Box(self._in_units(ends.low), self._in_units(ends.high))
 
     def _means(self, z: Floats, laws: list[Law | None], miss: float) -> Box:
         """Interval of the mean in 0 … 1."""
 
-        def kept(m: Floats) -> NDArrayBool:
+        def test(m: Floats) -> NDArrayBool:
             c = _FIRST - m[..., None]
             return tail(laws, c, np.abs((c * z).sum(axis=-1))) >= miss * _SLACK
 
         middle = z @ _FIRST / np.maximum(z.sum(axis=-1), self.total)
-        return hull(kept, np.clip(middle, 0.0, 1.0), 0.0, 1.0)
+        return hull(test, np.clip(middle, 0.0, 1.0), 0.0, 1.0)
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error of the variance at its worst, as far as it is known before."""

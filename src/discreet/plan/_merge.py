@@ -72,17 +72,17 @@ class View:
 
     def of(self, groups: Groups) -> Groups:
         """Add up the groups of the merged aggregate to its own."""
-        found: dict[tuple[Code, ...], list[int]]
-        found = {} if self.own.keys else {(): [0] * len(self.measures)}
+        totals: dict[tuple[Code, ...], list[int]]
+        totals = {} if self.own.keys else {(): [0] * len(self.measures)}
         for cell, sums in groups.items():
             key = tuple([cell[i] for i in self.keys])
             mine = [sums[i] for i in self.measures]
-            known = found.get(key)
-            found[key] = mine if known is None else list(map(add, known, mine))
+            before = totals.get(key)
+            totals[key] = mine if before is None else list(map(add, before, mine))
         public = [None if k.codes is None else frozenset(k.codes) for k in self.own.keys]
         return {
-            key: tuple(found[key])
-            for key in sorted(found)
+            key: tuple(totals[key])
+            for key in sorted(totals)
             if all(codes is None or code in codes for code, codes in zip(key, public, strict=True))
         }
 
@@ -130,7 +130,7 @@ class _Set:
         if all(m.keys == more.keys for m in self.members):
             return True
         members = [*self.members, more]
-        keys = [_kept(k, limited=bool(self.shape.limits)) for k in _distinct(members)]
+        keys = [_keeper(k, limited=bool(self.shape.limits)) for k in _distinct(members)]
         return (
             all(_adds_up(m) for m in members)
             and all(by == () for _, by, *_ in self.shape.limits)
@@ -143,8 +143,8 @@ class _Set:
         finer = any(m.keys != first.keys for m in self.members)
         keys, measures = first.keys, _measures(self.members)
         if finer:
-            kept = [_kept(k, limited=bool(self.shape.limits)) for k in distinct]
-            keys = tuple([replace(k, name=f"k{i}") for i, k in enumerate(kept) if k is not None])
+            keepers = [_keeper(k, limited=bool(self.shape.limits)) for k in distinct]
+            keys = tuple([replace(k, name=f"k{i}") for i, k in enumerate(keepers) if k is not None])
         columns = tuple([(f"v{i}", m.expr) for i, m in enumerate(measures) if m.expr is not None])
         relation = _rebuilt(first.relation, Project(self.shape.below, columns, keys))
         whole = Aggregate(relation, keys, tuple(measures), first.neighbours)
@@ -163,15 +163,15 @@ class _Set:
 
 def _limits(relation: Relation) -> tuple[list[tuple[object, ...]], Project]:
     """Limits of an aggregate from the last one on, without what they stand on."""
-    found: list[tuple[object, ...]] = []
+    limits: list[tuple[object, ...]] = []
     while isinstance(relation, LimitRows | LimitGroups):
         if isinstance(relation, LimitRows):
-            found.append(("rows", relation.by, relation.n, relation.coin))
+            limits.append(("rows", relation.by, relation.n, relation.coin))
         else:
-            found.append(("groups", relation.keys, relation.n, relation.coin, relation.upto))
+            limits.append(("groups", relation.keys, relation.n, relation.coin, relation.upto))
         relation = relation.below
     assert isinstance(relation, Project)
-    return found, relation
+    return limits, relation
 
 
 def _rebuilt(relation: Relation, project: Project) -> Relation:
@@ -198,7 +198,7 @@ def _adds_up(own: Aggregate) -> bool:
     )
 
 
-def _kept(key: Key, *, limited: bool) -> Key | None:
+def _keeper(key: Key, *, limited: bool) -> Key | None:
     """Key that drops no row, in place of one that may; None where there is none."""
     t = key.expr.type
     if key.codes is None or t.kind is Kind.TEXT or t.size >= MOST:

@@ -315,7 +315,7 @@ class Pairwise(Formula):
             slope = np.where(sxx > 0, sxy / sxx, np.nan)
             corr = np.where(sxx * syy > 0, np.clip(sxy / np.sqrt(sxx * syy), -1, 1), np.nan)
         avgx, avgy = float(self.x) + a * mu, float(self.y) + b * mv
-        found = about | {
+        outputs = about | {
             "count": n,
             "avgx": avgx,
             "avgy": avgy,
@@ -327,7 +327,7 @@ class Pairwise(Formula):
             "corr": corr,
             "r2": corr**2,
         }
-        return np.asarray(found[self.what], dtype=np.float64)
+        return np.asarray(outputs[self.what], dtype=np.float64)
 
     def box(self, releases: Releases, level: float) -> Box:
         """Ends of the noise alone, cell by cell."""
@@ -335,8 +335,8 @@ class Pairwise(Formula):
         ends = [
             self._ends(row / float(self.whole), release.law, 1 - level) for row in release.floats
         ]
-        found = np.array(ends).reshape(-1, 2)
-        return Box(found[:, 0], found[:, 1])
+        intervals = np.array(ends).reshape(-1, 2)
+        return Box(intervals[:, 0], intervals[:, 1])
 
     def statements(self, releases: Releases) -> set[object]:  # noqa: ARG002 - always one
         """All that is said about one pair rests on one draw, each by itself."""
@@ -379,7 +379,7 @@ class Pairwise(Formula):
             case "intercept":
                 return self._intercept(cells, noise, error)
         region = noise.region(cells, SHARE * error)
-        moved, rest = slack.known(noise, cells, region, (1 - SHARE) * error)
+        moved, rest = slack.moves(noise, cells, region, (1 - SHARE) * error)
         match self.what:
             case "sxx" | "sxy" | "syy":
                 low, high = moved.sums(noise, cells, [_ABOUT[self.what]], region, rest)[0]
@@ -402,7 +402,7 @@ class Pairwise(Formula):
     def _intercept(self, cells: Floats, noise: _Noise, error: float) -> tuple[float, float]:
         a, b, slack = float(self.x_range), float(self.y_range), self._slack
         region = noise.region(cells, error / 2)
-        moved, rest = slack.known(noise, cells, region, error / 2)
+        moved, rest = slack.moves(noise, cells, region, error / 2)
         slope = moved.slope(noise, cells, region, rest)
         if not np.isfinite(slope).all():
             return -np.inf, np.inf
@@ -422,7 +422,7 @@ class _Slack:
     x: float
     y: float
 
-    def known(
+    def moves(
         self, noise: _Noise, cells: Floats, region: Region, error: float
     ) -> tuple[_Moved, float]:
         """How far it moves second moments, and the error that is left."""
@@ -461,12 +461,12 @@ class _Moved:
         error: float,
     ) -> list[tuple[float, float]]:
         """Second moments about the means, all at once."""
-        found = []
+        intervals = []
         for pair in pairs:
             low, high = noise.about(cells, pair, region, error / len(pairs))
             off = self.rows * self.each(pair)
-            found.append((low - off if pair == (0, 1) else max(low - off, 0.0), high + off))
-        return found
+            intervals.append((low - off if pair == (0, 1) else max(low - off, 0.0), high + off))
+        return intervals
 
     def slope(
         self, noise: _Noise, cells: Floats, region: Region, error: float
@@ -510,7 +510,7 @@ class _Noise:
     def half(self, weights: Floats, error: float) -> Floats:
         return half_width(weights / self.whole, self.law, error)
 
-    def kept(self, weights: Floats, cells: Floats, error: float) -> NDArray[np.bool_]:
+    def allows(self, weights: Floats, cells: Floats, error: float) -> NDArray[np.bool_]:
         return wave_tail(np.abs(weights @ cells), weights / self.whole, self.law) >= error
 
     def rows(self, cells: Floats, error: float) -> tuple[float, float]:
@@ -522,10 +522,10 @@ class _Noise:
         """Means that the cells do not rule out, between 0 and 1."""
         middle = float(np.clip(MOMENTS[which] @ cells / max(MOMENTS[0] @ cells, 1.0), 0, 1))
 
-        def kept(m: Floats) -> NDArray[np.bool_]:
-            return self.kept(MOMENTS[which] - m[:, None] * MOMENTS[0], cells, error)
+        def test(m: Floats) -> NDArray[np.bool_]:
+            return self.allows(MOMENTS[which] - m[:, None] * MOMENTS[0], cells, error)
 
-        return _outermost(kept, middle, 0.0), _outermost(kept, middle, 1.0)
+        return _outermost(test, middle, 0.0), _outermost(test, middle, 1.0)
 
     def region(self, cells: Floats, error: float) -> Region:
         """Means of both columns."""
@@ -560,14 +560,14 @@ class _Noise:
             under = float(below @ cells)
             middle = float(above @ cells) / under if under > 0 else 0.0
 
-            def kept(r: Floats, above: Floats = above, below: Floats = below) -> NDArray[np.bool_]:
-                return self.kept(above - r[:, None] * below, cells, error)
+            def test(r: Floats, above: Floats = above, below: Floats = below) -> NDArray[np.bool_]:
+                return self.allows(above - r[:, None] * below, cells, error)
 
-            far = kept(np.array([-_FAR, _FAR])) if bottom is not None else np.zeros(2, dtype=bool)
+            far = test(np.array([-_FAR, _FAR])) if bottom is not None else np.zeros(2, dtype=bool)
             if far.any():
                 return -np.inf, np.inf
             limit = max(1.0, abs(middle)) * (1.0 if bottom is None else _FAR)
-            ends.append((_outermost(kept, middle, -limit), _outermost(kept, middle, limit)))
+            ends.append((_outermost(test, middle, -limit), _outermost(test, middle, limit)))
         return min(e[0] for e in ends), max(e[1] for e in ends)
 
 
@@ -592,11 +592,11 @@ def _about(pair: tuple[int, int], m: float, other: float) -> Floats:
     return np.asarray(uv - other * u - m * v + m * other * n)
 
 
-def _outermost(kept: Any, inside: float, limit: float) -> float:
+def _outermost(test: Any, inside: float, limit: float) -> float:
     """Outermost number between two that a test keeps, searched on ever finer grids."""
     line = inside + (limit - inside) * np.concatenate([[0.0], np.geomspace(1e-7, 1.0, 48)])
     for _ in range(5):
-        good = np.flatnonzero(kept(line))
+        good = np.flatnonzero(test(line))
         if good.size == 0:
             return float(line[0])
         if good[-1] == line.size - 1:

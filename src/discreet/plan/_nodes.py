@@ -126,8 +126,8 @@ class Expr(metaclass=_Plainly):
 
     def describe(self) -> str:
         """Print close to the SQL it could have come from."""
-        said = [name for name in self.__match_args__ if f"{{{name}}}" in self.words]
-        return self.words.format(**{name: self._word(getattr(self, name)) for name in said})
+        names = [name for name in self.__match_args__ if f"{{{name}}}" in self.words]
+        return self.words.format(**{name: self._word(getattr(self, name)) for name in names})
 
     def _word(self, value: object) -> str:
         match value:
@@ -139,7 +139,7 @@ class Expr(metaclass=_Plainly):
             case Fraction():
                 return show(value)
             case int() | None:
-                return shown(self.type, value)
+                return literal(self.type, value)
         return str(value)
 
     @property
@@ -253,13 +253,13 @@ class Constant(Expr):
 
 
 def _inside(values: Iterable[object]) -> list[Expr]:
-    found: list[Expr] = []
+    exprs: list[Expr] = []
     for value in values:
         if isinstance(value, Expr):
-            found.append(value)
+            exprs.append(value)
         elif isinstance(value, tuple):
-            found += _inside(value)
-    return found
+            exprs += _inside(value)
+    return exprs
 
 
 def need(ok: bool, what: str, *types: Type) -> None:
@@ -289,7 +289,7 @@ def scaled(w: Writer, node: Expr, factor: int) -> str:
     return value if factor == 1 else f"({value} * {w.integer(factor)})"
 
 
-def shown(t: Type, code: Code) -> str:
+def literal(t: Type, code: Code) -> str:
     """Print a code as SQL would."""
     if code is None:
         return "NULL"

@@ -63,19 +63,19 @@ def junction(op: str, conditions: Iterable[Expr]) -> Expr:
 def _united(parts: list[Expr], *, wanted: bool) -> list[Expr]:
     """Unite memberships (or, where not wanted, their negations) of the same value."""
     lists: dict[Expr, list[int | str]] = {}
-    read = [_membership(p, wanted=wanted) for p in parts]
-    for found in read:
-        if found is not None:
-            lists.setdefault(found[0], []).extend(found[1])
-    many = {arg for arg in lists if sum(r is not None and r[0] == arg for r in read) > 1}
+    memberships = [_membership(p, wanted=wanted) for p in parts]
+    for membership in memberships:
+        if membership is not None:
+            lists.setdefault(membership[0], []).extend(membership[1])
+    many = {arg for arg in lists if sum(r is not None and r[0] == arg for r in memberships) > 1}
     united: list[Expr] = []
-    for part, found in zip(parts, read, strict=True):
-        if found is None or found[0] not in many:
+    for part, membership in zip(parts, memberships, strict=True):
+        if membership is None or membership[0] not in many:
             united.append(part)
             continue
-        codes = dict.fromkeys(lists[found[0]])
-        texts = found[0].type.kind is Kind.TEXT  # as they were written
-        whole = OneOf(found[0], tuple(codes if texts else sorted(codes, key=int)))
+        codes = dict.fromkeys(lists[membership[0]])
+        texts = membership[0].type.kind is Kind.TEXT  # as they were written
+        whole = OneOf(membership[0], tuple(codes if texts else sorted(codes, key=int)))
         united.append(whole if wanted else Not(whole))
     return united
 

@@ -20,9 +20,9 @@ from discreet.plan._nodes import (
     Unary,
     Writer,
     common_step,
+    literal,
     need,
     scaled,
-    shown,
     times,
 )
 from discreet.plan._types import EPOCH_TIME, Code, Kind, Type
@@ -514,7 +514,7 @@ class Bucket(Unary):
 
     def describe(self) -> str:
         t, edges = self.arg.type, self.edges
-        ends = f" from {shown(t, edges[0])} to {shown(t, edges[-1])}" if edges else ""
+        ends = f" from {literal(t, edges[0])} to {literal(t, edges[-1])}" if edges else ""
         return f"bucket({self.arg.describe()}, {len(edges)} edges{ends})"
 
 

@@ -79,7 +79,7 @@ class Draw:
 class Cells:
     """The groups of an answer, in order; the last may gather all other keys."""
 
-    shown: Sequence[tuple[Code, ...]]
+    keys: Sequence[tuple[Code, ...]]
     rest: str | None = None
     counts: tuple[int, ...] = ()
     """Noisy numbers of units by which the cells were selected, where they were."""
@@ -87,16 +87,16 @@ class Cells:
     """Places of those that the first of two rounds has selected."""
 
     def __len__(self) -> int:
-        return len(self.shown) + (self.rest is not None)
+        return len(self.keys) + (self.rest is not None)
 
     def totals(self, groups: Groups, measure: int) -> Ints:
         """Exact integers of one measure, cell by cell."""
         values: list[int | None] = [
-            0 if (row := groups.get(c)) is None else row[measure] for c in self.shown
+            0 if (row := groups.get(c)) is None else row[measure] for c in self.keys
         ]
         if self.rest is not None:
-            known = set(self.shown)
-            values.append(sum(v[measure] for cell, v in groups.items() if cell not in known))
+            keys = set(self.keys)
+            values.append(sum(v[measure] for cell, v in groups.items() if cell not in keys))
         # a list of one tuple must not become a matrix, nor wide integers floats
         return np.array([*values, None], dtype=object)[:-1]
 
@@ -434,9 +434,9 @@ class Release(ABC):
         """Refuse a release that does not hold together."""
 
 
-def add(exact: Ints, drawn: Ints) -> Ints:
+def add(exact: Ints, noise: Ints) -> Ints:
     """Sum of exact integers and noise without overflow."""
-    total: Ints = exact.astype(object) + np.asarray(drawn).astype(object)
+    total: Ints = exact.astype(object) + np.asarray(noise).astype(object)
     return total
 
 

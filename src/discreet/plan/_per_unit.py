@@ -91,18 +91,18 @@ class Fold:
         values = [c for c in codes if c is not None]
         match self.kind:
             case FoldKind.COUNT:
-                found = len(values)
+                number = len(values)
             case FoldKind.DISTINCT:
-                found = len(set(values))
+                number = len(set(values))
             case _ if not values:
                 return None
             case FoldKind.SUM:
-                found = sum(v for v in values if isinstance(v, int))
+                number = sum(v for v in values if isinstance(v, int))
             case FoldKind.MIN:
                 return min(values)
             case FoldKind.MAX:
                 return max(values)
-        return min(max(found, self.type.lo), self.type.hi)
+        return min(max(number, self.type.lo), self.type.hi)
 
 
 def _summed(t: Type, rows: int) -> Type:
@@ -144,11 +144,11 @@ class PerUnit(Relation):
             values *= t.size + t.nullable
         return values if self.below.m is None else min(values, self.below.m)
 
-    def needs(self, wanted: Names) -> tuple[Names, ...]:
-        """What the keys and the wanted folds read."""
-        read = [e for _, e in self.keys] + [f.expr for n, f in self.folds if n in wanted]
-        return ({name for e in read for name in columns_of(e)},)
+    def needs(self, names: Names) -> tuple[Names, ...]:
+        """What the keys and these folds read."""
+        exprs = [e for _, e in self.keys] + [f.expr for n, f in self.folds if n in names]
+        return ({name for e in exprs for name in columns_of(e)},)
 
-    def wanted(self, names: Names) -> PerUnit:
+    def only(self, names: Names) -> PerUnit:
         """Only the folds with these names."""
         return replace(self, folds=tuple((n, f) for n, f in self.folds if n in names))

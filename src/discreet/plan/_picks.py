@@ -67,8 +67,8 @@ class Pick(Part):
         if not others or not isinstance(law, Choice):
             return []  # what nobody knows is refused elsewhere
         short = ceil(log(20 * others) * float(law.sensitivity / law.epsilon) * (1 + 1e-9))
-        shown = "the one" if self.top == 1 else "those"
-        sure = f"with 95 % no value has {plural(short, 'row')} more than {shown} shown"
+        which = "the one" if self.top == 1 else "those"
+        sure = f"with 95 % no value has {plural(short, 'row')} more than {which} shown"
         return [f"MODE of {self.name} chosen privately ({sure})"]
 
     def price(self, rule: Rule) -> Priced:
@@ -80,17 +80,17 @@ class Pick(Part):
 
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Labels:
         """Choose labels, cell by cell."""
-        return Labels(tuple(self._choose(priced.law, groups, cell, draw) for cell in cells.shown))
+        return Labels(tuple(self._choose(priced.law, groups, cell, draw) for cell in cells.keys))
 
     def _choose(
         self, choice: Choice, groups: Groups, cell: tuple[Any, ...], draw: Draw
     ) -> tuple[object, ...]:
-        left = list(range(len(self.codes)))
+        rest = list(range(len(self.codes)))
         scores = [groups.get((*cell, code), (0,))[0] for code in self.codes]
         picks: list[object] = []
         for _ in range(self.top):
-            best = draw.choose(np.array([scores[i] for i in left], dtype=object), choice)
-            picks.append(self.labels[left.pop(best)])
+            best = draw.choose(np.array([scores[i] for i in rest], dtype=object), choice)
+            picks.append(self.labels[rest.pop(best)])
         return tuple(picks)
 
     def drawn(self, law: Any) -> Iterator[Chosen]:
@@ -104,8 +104,8 @@ class Pick(Part):
 
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """Besides distances: rows that move, squared and added up by cell."""
-        found = squares_moved(self.kind, left, right, self.squares, apart=True)
-        return super().moved(left, right) + found
+        faults = squares_moved(self.kind, left, right, self.squares, apart=True)
+        return super().moved(left, right) + faults
 
 
 def squares_moved(
@@ -139,7 +139,7 @@ class Labels(Release):
         return sum(map(len, self.labels))
 
     @property
-    def shown(self) -> Ints:
+    def texts(self) -> Ints:
         """One text or value per cell."""
         texts = [", ".join(map(str, c)) if len(c) > 1 else c[0] for c in self.labels]
         return np.array([*texts, None], dtype=object)[:-1]

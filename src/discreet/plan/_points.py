@@ -86,8 +86,8 @@ class Rank:
 def edges_around(points: tuple[int, ...], leaves: int, ratio: int) -> tuple[int, ...]:
     """Edges of the cells that are counted around released points."""
     edges = {0, leaves}
-    known = sorted({-1, *points, leaves})
-    for before, point, after in zip(known, known[1:], known[2:], strict=False):
+    stops = sorted({-1, *points, leaves})
+    for before, point, after in zip(stops, stops[1:], stops[2:], strict=False):
         step = 1
         while step < max(point - before, after - point):
             # beyond the neighbouring points their own edges serve
@@ -238,8 +238,8 @@ class Points(Release):
             edge_margin(self.law, i, cells - i, rank.factors, miss) for i in range(cells + 1)
         ]
         margins[0] = margins[-1] = inf  # at the ends of the range D has its sign for certain
-        kept = [
+        places = [
             i for i in range(cells) if d[i] <= margins[i] and d[i + 1] >= -margins[i + 1]
         ] or list(range(cells))
-        first, last = edges[min(kept)], edges[max(kept) + 1]
+        first, last = edges[min(places)], edges[max(places) + 1]
         return min(first, point), max(last, point + 1)

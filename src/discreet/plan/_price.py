@@ -296,7 +296,7 @@ def _within(lowered: Lowered, ask: Ask, noise: Noise | None) -> Plan:
 def _margin_hint(lowered: Lowered, margin: Fraction) -> Hint | None:
     """Give a margin for the first column that holds a noisy number."""
     noisy = [o.name for o in lowered.outputs if isinstance(o.expr, StatisticValue)]
-    return Hint("within", {noisy[0]: _shown(margin)}) if noisy else None
+    return Hint("within", {noisy[0]: _spelling(margin)}) if noisy else None
 
 
 def _meeting(lowered: Lowered, ask: Ask, rule: Callable[[Fraction], Rule]) -> list[Rule]:
@@ -315,9 +315,9 @@ def _meeting(lowered: Lowered, ask: Ask, rule: Callable[[Fraction], Rule]) -> li
         formula = _promised(lowered, outputs[name], name)
         level = level_of_each(lowered, outputs[name], ask.confidence)
         parts = {id(lowered.outlets[i]) for i in formula.parts}
-        used = [i for i, part in enumerate(lowered.parts) if id(part) in parts and part.private]
-        share = _least(lowered, formula, margin, level, rule) if used else Fraction(1, 10**6)
-        for i in used or range(0):
+        indices = [i for i, part in enumerate(lowered.parts) if id(part) in parts and part.private]
+        share = _least(lowered, formula, margin, level, rule) if indices else Fraction(1, 10**6)
+        for i in indices or range(0):
             shares[i] = max(shares.get(i, Fraction(0)), share)
     if not ask.within:
         raise ParameterError(
@@ -350,9 +350,9 @@ def _least(
     """
 
     def meets(share: Fraction) -> bool:
-        made = rule(share)
+        trial = rule(share)
         laws = [
-            made.law(part.sensitivity) if part.private and i in formula.parts else None
+            trial.law(part.sensitivity) if part.private and i in formula.parts else None
             for i, part in enumerate(lowered.outlets)
         ]
         # a hair is left for the rounding of a product of doubles
@@ -377,7 +377,7 @@ def rounded_up(x: Fraction) -> Fraction:
     return -(-x // unit) * unit
 
 
-def _shown(margin: Fraction) -> object:
+def _spelling(margin: Fraction) -> object:
     """A margin as a hint writes it: a number where one is short, else the text."""
     if margin.denominator == 1 and abs(margin) < 10**9:
         return int(margin)

@@ -237,14 +237,14 @@ class Quantiles(Part):
         """What MIN and MAX aim at, and how coarse the lattice is."""
         words = {Fraction(0): "MIN", Fraction(1): "MAX"}
         ends = [at for at in self.targets if at in words]
-        found = [f"{words[at]} of {self.name}: {describe_end(at)}" for at in ends]
+        lines = [f"{words[at]} of {self.name}: {describe_end(at)}" for at in ends]
         if law.law is None:
-            found.append(
+            lines.append(
                 f"quantiles of {self.name}: no interval was asked for, it is the whole range"
             )
         if self.width > self.step:
-            found.append(steps(self.name, self.width))
-        return found
+            lines.append(steps(self.name, self.width))
+        return lines
 
     def price(self, rule: Rule) -> Priced:
         """Most of the price for the points, the rest for the ladder; a tree, if that is better."""
@@ -274,13 +274,13 @@ class Quantiles(Part):
 
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Points:
         """Choose the points of each cell, then count the cells of their ladders."""
-        rows: dict[tuple[Code, ...], list[tuple[int, int]]] = {cell: [] for cell in cells.shown}
+        rows: dict[tuple[Code, ...], list[tuple[int, int]]] = {cell: [] for cell in cells.keys}
         for key, values in groups.items():
             if key[:-1] in rows:
                 rows[key[:-1]].append((leaf_of(key), values[0]))
         ladder = priced.law
         points, edges, exact = [], [], []
-        for cell in cells.shown:
+        for cell in cells.keys:
             counts = np.zeros(self.leaves, dtype=np.int64)
             for leaf, n in rows[cell]:
                 counts[leaf] = n
@@ -289,24 +289,24 @@ class Quantiles(Part):
             edges.append(around)
             upto = np.append(0, np.cumsum(counts))[np.array(around, dtype=np.int64)]
             exact += np.diff(upto).tolist()
-        counted = _counted(edges, exact, ladder.law, draw)
+        noisy_counts = _noisy_counts(edges, exact, ladder.law, draw)
         shape = (self.leaves, self.lo, self.width, self.hi, self.step)
         return Points(
             self.targets,
             1,
             tuple(points),
             tuple(edges),
-            counted,
+            noisy_counts,
             ladder.law,
             *shape,
         )
 
     def _choose(self, counts: Ints, ladder: Ladder, draw: Draw) -> tuple[int, ...]:
-        found = dict.fromkeys(self.targets, 0)
+        places = dict.fromkeys(self.targets, 0)
         for at in self.targets:
             if at in {0, 1}:
                 scores = self.end(at, ladder.choice).scores(counts)
-                found[at] = draw.choose(scores, self._outermost(ladder.choice))
+                places[at] = draw.choose(scores, self._outermost(ladder.choice))
         bits = 0 if len(self.inner) < 2 else max(_SPREAD - (self.leaves - 1).bit_length(), 0)
         mass = np.repeat(counts, 2**bits)
         slices = [_Slice(0, mass.size, self.inner, self.inner)] if self.inner else []
@@ -317,13 +317,13 @@ class Quantiles(Part):
             scores = rank.scores(mass[here.first : here.last], 2**bits)
             choice = self._choice(ladder.choice, rank, 2**bits)
             place = here.first + draw.choose(scores, choice)
-            found[name] = place >> bits
+            places[name] = place >> bits
             for part in here.split(place, q):
                 if part.first == part.last:  # nothing lies below the first value
-                    found |= dict.fromkeys(part.names, place >> bits)
+                    places |= dict.fromkeys(part.names, place >> bits)
                 else:
                     slices.append(part)
-        return tuple(found[at] for at in self.targets)
+        return tuple(places[at] for at in self.targets)
 
     def _choice(self, choice: Choice, rank: Rank, unit: int = 1) -> Choice:
         """Scale a choice to scores in units of mass."""
@@ -338,8 +338,8 @@ class Quantiles(Part):
 
     def end(self, at: Fraction, choice: Choice) -> End:
         """Scores of MIN or MAX at a price."""
-        made = self._outermost(choice)
-        rows = made.sensitivity / (WHOLE * unit_of(self.leaves) * made.epsilon)
+        outer = self._outermost(choice)
+        rows = outer.sensitivity / (WHOLE * unit_of(self.leaves) * outer.epsilon)
         return End.of(at, self.leaves, rows)
 
     def _reach(self, rank: Rank) -> int:
@@ -352,8 +352,8 @@ class Quantiles(Part):
     def drawn(self, law: Ladder) -> Iterator[Drawn | Chosen]:
         """A choice for each level of the recursion and each end, then the ladder's counts."""
         for _ in range(len(self.targets) - len(self.inner)):
-            made = self._outermost(law.choice)
-            yield Chosen(made, made.sensitivity, self.squares, self.sensitivity.l1)
+            outer = self._outermost(law.choice)
+            yield Chosen(outer, outer.sensitivity, self.squares, self.sensitivity.l1)
         for at in self.inner[: self.levels]:
             rank = Rank.quantile(at)
             span = 2 * self._reach(rank)  # some scores rise while others fall
@@ -367,7 +367,7 @@ class Quantiles(Part):
 
     def moved(self, left: Groups, right: Groups) -> list[str]:
         """Besides distances: squares by cell, and what the scores really do."""
-        found = super().moved(left, right) + squares_moved(self.kind, left, right, self.squares)
+        faults = super().moved(left, right) + squares_moved(self.kind, left, right, self.squares)
         cells = {key[:-1] for key in left.keys() | right.keys()}
         pairs = [[self._counts(side, cell) for side in (left, right)] for cell in cells]
         for at in self.inner:
@@ -375,15 +375,15 @@ class Quantiles(Part):
             declared = self._choice(Choice(Fraction(1)), rank).sensitivity
             moves = sum(_farthest(rank, *pair) for pair in pairs)
             if moves > declared:
-                found.append(f"scores of {at} moved by {moves}, declared {declared}")
+                faults.append(f"scores of {at} moved by {moves}, declared {declared}")
         ends = [at for at in self.targets if at in {0, 1}]
         for at, price in product(ends, _PRICES):
             choice = Choice(price)  # caps follow from the price
             declared, end = self._outermost(choice).sensitivity, self.end(at, choice)
             apart = sum(int(np.ptp(end.scores(a) - end.scores(b))) for a, b in pairs)
             if apart > declared:
-                found.append(f"scores of {at} moved apart by {apart}, declared {declared}")
-        return found
+                faults.append(f"scores of {at} moved apart by {apart}, declared {declared}")
+        return faults
 
     def _counts(self, groups: Groups, cell: tuple[Code, ...]) -> Ints:
         counts = np.zeros(self.leaves, dtype=np.int64)
@@ -397,18 +397,18 @@ def _farthest(rank: Rank, left: Ints, right: Ints) -> int:
     return int(np.abs(rank.scores(left) - rank.scores(right)).max())
 
 
-def _counted(
+def _noisy_counts(
     edges: list[tuple[int, ...]], exact: list[int], law: Law | None, draw: Draw
 ) -> tuple[tuple[int, ...], ...]:
     """Counts with noise, ladder by ladder."""
     if law is None:
         return ((),) * len(edges)
     noisy = add(np.array(exact, dtype=object), draw.sample(law, len(exact)))
-    counted, start = [], 0
+    ladders, start = [], 0
     for e in edges:
-        counted.append(tuple(map(int, noisy[start : start + len(e) - 1])))
+        ladders.append(tuple(map(int, noisy[start : start + len(e) - 1])))
         start += len(e) - 1
-    return tuple(counted)
+    return tuple(ladders)
 
 
 def leaf_of(key: tuple[Code, ...]) -> int:

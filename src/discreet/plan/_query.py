@@ -200,11 +200,11 @@ def _with_null(key: Key) -> Key:
     ]
     missing = Constant.like(len(codes), new)
     if len(codes) == t.size:
-        named = Case(tuple(branches), missing)
+        category = Case(tuple(branches), missing)
     else:  # values that are not listed are in no group
         branches.append((IsNull(key.expr), missing))
-        named = Case(tuple(branches), Constant.null(missing.type))
-    return Key(key.name, named, tuple(range(len(labels))))
+        category = Case(tuple(branches), Constant.null(missing.type))
+    return Key(key.name, category, tuple(range(len(labels))))
 
 
 def multiplied_tables(relation: Relation) -> list[pol.Table]:

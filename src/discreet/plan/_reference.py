@@ -209,11 +209,11 @@ def _units(scan: Scan, tables: Tables) -> Callable[[Raw], Iterable[Code]]:
     if table.owner is None or above is None:
         return lambda raw: [u] if (u := raw[str(table.unit)]) is not None else []  # type: ignore[list-item]  # any hashable
     column, key, theirs = table.owner.column, above.table.key, _units(above, tables)
-    found: dict[object, dict[Code, None]] = defaultdict(dict)
+    units: dict[object, dict[Code, None]] = defaultdict(dict)
     for raw in tables[above.table.name]:
-        found[raw[str(key)]] |= dict.fromkeys(theirs(raw))
-    found.pop(None, None)  # NULL equals nothing
-    return lambda raw: found.get(raw[column], {})
+        units[raw[str(key)]] |= dict.fromkeys(theirs(raw))
+    units.pop(None, None)  # NULL equals nothing
+    return lambda raw: units.get(raw[column], {})
 
 
 def _by_unit(rows: Rows) -> dict[Code, Rows]:
@@ -244,10 +244,10 @@ def _limit_groups(limit: LimitGroups, unit: Code, own: Rows, salt: Salt) -> Rows
     groups = {tuple(row[c] for c in keys) for row in own}
     order = sorted(groups, key=lambda k: (mixed(salt, limit.coin, unit, k), _order(k)))
     places = {group: place for place, group in enumerate(order[: limit.n], start=1)}
-    kept = [row for row in own if tuple(row[c] for c in keys) in places]
+    rows = [row for row in own if tuple(row[c] for c in keys) in places]
     if limit.upto is None:
-        return kept
-    return [r for r in kept if places[tuple(r[c] for c in keys)] <= int(r[limit.upto] or 0)]
+        return rows
+    return [r for r in rows if places[tuple(r[c] for c in keys)] <= int(r[limit.upto] or 0)]
 
 
 def _project(project: Project, rows: Rows) -> Rows:

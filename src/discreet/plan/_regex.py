@@ -82,7 +82,7 @@ class Pattern:
     @property
     def text(self) -> str:
         """The pattern, written anew."""
-        inner = _written(self.tree)
+        inner = _text(self.tree)
         if isinstance(self.tree, Either) and (self.begins or self.ends):
             inner = f"(?:{inner})"
         return "^" * self.begins + inner + "$" * self.ends
@@ -165,17 +165,17 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Row(tuple(parts))
 
     def repeated(self, part: Tree) -> Tree:
-        found: Tree | None = None
+        repeat: Tree | None = None
         for sign, least, most in (("?", 0, 1), ("*", 0, None), ("+", 1, None)):
             if self.take(sign):
-                found = Repeat(part, least, most)
-        if found is None and self.take("{"):
-            found = Repeat(part, *self.counts())
-        if found is None:
+                repeat = Repeat(part, least, most)
+        if repeat is None and self.take("{"):
+            repeat = Repeat(part, *self.counts())
+        if repeat is None:
             return part
         if self.text[self.at : self.at + 1] in ("?", "*", "+", "{"):
             raise wrong("repeats a repetition (lazy and possessive forms are not supported)")
-        return found
+        return repeat
 
     def counts(self) -> tuple[int, int | None]:
         end = self.text.find("}", self.at)
@@ -262,47 +262,47 @@ class _Reader:
 
 
 def _merged(ranges: Sequence[tuple[int, int]]) -> Ranges:
-    found: list[tuple[int, int]] = []
+    union: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], high))
+        if union and low <= union[-1][1] + 1:
+            union[-1] = (union[-1][0], max(union[-1][1], high))
         else:
-            found.append((low, high))
-    return tuple(found)
+            union.append((low, high))
+    return tuple(union)
 
 
 def _complement(ranges: Ranges) -> Ranges:
-    found, at = [], _FIRST
+    gaps, at = [], _FIRST
     for low, high in ranges:
         if at < low:
-            found.append((at, low - 1))
+            gaps.append((at, low - 1))
         at = high + 1
     if at <= _LAST:
-        found.append((at, _LAST))
-    if not found:
+        gaps.append((at, _LAST))
+    if not gaps:
         raise wrong("has a class that nothing belongs to")
-    return tuple(found)
+    return tuple(gaps)
 
 
 # -- writing ------------------------------------------------------------------------------
 
 
-def _written(tree: Tree) -> str:
+def _text(tree: Tree) -> str:
     match tree:
         case One(ranges):
             return _set(ranges)
         case Row(parts):
-            return "".join(_grouped(p) if isinstance(p, Either) else _written(p) for p in parts)
+            return "".join(_grouped(p) if isinstance(p, Either) else _text(p) for p in parts)
         case Either(branches):
-            return "|".join(map(_written, branches))
+            return "|".join(map(_text, branches))
         case Repeat(part, least, most):
-            inner = _written(part) if isinstance(part, One) else _grouped(part)
+            inner = _text(part) if isinstance(part, One) else _grouped(part)
             return inner + _times(least, most)
     raise AssertionError(tree)
 
 
 def _grouped(tree: Tree) -> str:
-    return f"(?:{_written(tree)})"
+    return f"(?:{_text(tree)})"
 
 
 def _times(least: int, most: int | None) -> str:
@@ -325,11 +325,11 @@ def _set(ranges: Ranges) -> str:
         return _sign(ranges[0][0])
     outside = _complement(ranges)
     negated = ranges[-1][1] == _LAST and all(map(_safe, outside))
-    shown = outside if negated else ranges
-    if all(map(_safe, shown)):
-        return f"[{'^' * negated}{''.join(_range(r) for r in shown)}]"
-    plain = [r for r in shown if _safe(r)]
-    signs = [c for low, high in shown if not _safe((low, high)) for c in range(low, high + 1)]
+    members = outside if negated else ranges
+    if all(map(_safe, members)):
+        return f"[{'^' * negated}{''.join(_range(r) for r in members)}]"
+    plain = [r for r in members if _safe(r)]
+    signs = [c for low, high in members if not _safe((low, high)) for c in range(low, high + 1)]
     if len(signs) > 64 or negated:
         raise wrong("has a class with characters that engines read in different ways")
     parts = [_sign(c) for c in signs]
@@ -465,7 +465,7 @@ def _states(tree: Tree, *, begins: bool) -> int:
         for end in (r[0], r[1] + 1)
     }
     start = frozenset(_reached(program, iter([0])))
-    known, fresh, effort = {start}, [start], 0
+    states, fresh, effort = {start}, [start], 0
     while fresh:
         here = fresh.pop()
         for code in {0, *edges}:
@@ -478,8 +478,8 @@ def _states(tree: Tree, *, begins: bool) -> int:
             effort += len(here) + len(there)
             if effort > _MOST_EFFORT:
                 return len(program)
-            if there not in known:
-                known.add(there)
+            if there not in states:
+                states.add(there)
                 fresh.append(there)
     return 1
 

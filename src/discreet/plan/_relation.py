@@ -118,9 +118,9 @@ class Relation:
         sizes = [None if t.kind is Kind.TEXT else t.size + t.nullable for t in types]
         return least(times(*sizes), self.m)
 
-    def needs(self, wanted: Names) -> tuple[Names, ...]:
-        """Columns that each input must have so that this node has the wanted ones."""
-        return tuple(wanted & i.schema.keys() for i in self.inputs)
+    def needs(self, names: Names) -> tuple[Names, ...]:
+        """Columns that each input must have so that this node has these."""
+        return tuple(names & i.schema.keys() for i in self.inputs)
 
 
 @dataclass(frozen=True)
@@ -182,9 +182,9 @@ class Filter(Selection):
             raise ParameterError(f"WHERE needs a condition, got {self.condition.type}")
         check_columns([self.condition], self.below.schema)
 
-    def needs(self, wanted: Names) -> tuple[Names, ...]:
+    def needs(self, names: Names) -> tuple[Names, ...]:
         """The columns of the condition as well."""
-        return (wanted | columns_of(self.condition),)
+        return (names | columns_of(self.condition),)
 
 
 @dataclass(frozen=True)
@@ -237,18 +237,18 @@ class Project(Relation):
         """Types of the expressions; keys are never NULL."""
         keys = {f"k{i}" for i in range(len(self.keys))}
         types = {name: e.type for name, e in self.exprs.items()}
-        shown = {name: t.not_null() if name in keys else t for name, t in types.items()}
-        return MappingProxyType(shown)
+        columns = {name: t.not_null() if name in keys else t for name, t in types.items()}
+        return MappingProxyType(columns)
 
     def most(self, columns: Names) -> int | None:
         """As below, for the columns that are carried over as they are."""
         plain = {e.name for n, e in self.exprs.items() if n in columns and isinstance(e, Column)}
         return self.below.most(plain)
 
-    def needs(self, wanted: Names) -> tuple[Names, ...]:
-        """What the keys (which decide about rows) and the wanted columns read."""
-        read = [k.expr for k in self.keys] + [e for n, e in self.columns if n in wanted]
-        return ({name for e in read for name in columns_of(e)},)
+    def needs(self, names: Names) -> tuple[Names, ...]:
+        """What the keys (which decide about rows) and these columns read."""
+        exprs = [k.expr for k in self.keys] + [e for n, e in self.columns if n in names]
+        return ({name for e in exprs for name in columns_of(e)},)
 
 
 @dataclass(frozen=True)
@@ -273,9 +273,9 @@ class LimitRows(Selection):
         limited = times(self.n, self.below.spread(set(self.by) - columns))
         return least(self.below.most(columns), limited)
 
-    def needs(self, wanted: Names) -> tuple[Names, ...]:
+    def needs(self, names: Names) -> tuple[Names, ...]:
         """The columns by which it limits as well."""
-        return (wanted | set(self.by),)
+        return (names | set(self.by),)
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class SameRows(LimitRows):
     not wanted. Questions over it agree, under one salt, on the rows that are kept.
     """
 
-    def needs(self, wanted: Names) -> tuple[Names, ...]:  # noqa: ARG002 - that is the point
+    def needs(self, names: Names) -> tuple[Names, ...]:  # noqa: ARG002 - that is the point
         """All columns."""
         return (self.below.schema.keys(),)
 
@@ -318,10 +318,10 @@ class LimitGroups(Selection):
         limited = times(self.n if columns & keys else 1, self.below.spread(columns - keys))
         return least(super().spread(columns), limited)
 
-    def needs(self, wanted: Names) -> tuple[Names, ...]:
+    def needs(self, names: Names) -> tuple[Names, ...]:
         """The keys as well."""
         own = {*self.keys} if self.upto is None else {*self.keys, self.upto}
-        return (wanted | own,)
+        return (names | own,)
 
 
 def _check_limit(below: Relation, n: int) -> None:
@@ -340,13 +340,13 @@ def base(relation: Relation) -> Scan:
 
 def private_tables(relation: Relation) -> list[pol.Table]:
     """Private tables of a relation, the leftmost first, each before its owners."""
-    found = []
+    tables = []
     for node in relation.nodes:
         scan = node if isinstance(node, Scan) else None
         while scan is not None:
-            found.append(scan.table)
+            tables.append(scan.table)
             scan = scan.owner
-    return found
+    return tables
 
 
 def rows_of_unit(table: pol.Table) -> int:
@@ -541,12 +541,12 @@ def _exceeds(bound: int | None, n: int) -> bool:
     return bound is None or bound > n
 
 
-def _pruned(relation: Relation, wanted: Names, coins: Iterator[int]) -> Relation:
+def _pruned(relation: Relation, names: Names, coins: Iterator[int]) -> Relation:
     """Leave only used columns below each limit, and give each limit its own coin.
 
     Rows that differ in unused columns alone are equal for all that follows.
     """
-    needs = relation.needs(wanted)
+    needs = relation.needs(names)
     changes: dict[str, object] = {
         part: _pruned(i, w, coins)
         for part, i, w in zip(relation.parts, relation.inputs, needs, strict=True)

@@ -125,8 +125,8 @@ class Curve(Unary):
 
     def sql(self, w: Writer) -> str:
         x = w.bind(self.arg)
-        found = _search(w, x, self.edges, self.values)
-        return f"CASE WHEN {x} IS NOT NULL THEN {found} END" if self.type.nullable else found
+        value = _search(w, x, self.edges, self.values)
+        return f"CASE WHEN {x} IS NOT NULL THEN {value} END" if self.type.nullable else value
 
     def describe(self) -> str:
         return f"{self.name}({self.arg.describe()}, in steps of {show(self.step)})"

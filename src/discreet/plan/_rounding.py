@@ -68,12 +68,12 @@ def behind_sums(
     total: Callable[[Expr | None, Moment], Formula],
 ) -> tuple[tuple[int, int], ...]:
     """Formulas of how many values are behind rounded sums, added behind all others."""
-    found = []
+    counts = []
     for i in sorted(moved):
         if statistics[i].moment is Moment.SUM:
-            found.append((i, len(formulas)))
+            counts.append((i, len(formulas)))
             formulas.append(total(statistics[i].expr, Moment.COUNT))
-    return tuple(found)
+    return tuple(counts)
 
 
 def _has_curve(expr: Expr) -> bool:

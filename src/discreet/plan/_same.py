@@ -90,15 +90,15 @@ def _limited(query: Query) -> bool:
 
 def _limits(queries: Sequence[Query]) -> Limits:
     """The limits of the questions with keys; those without have their own unless it is stated."""
-    found = {q.limits for q in queries if q.keys}
+    settings = {q.limits for q in queries if q.keys}
     own = limits_of(queries[0].relation, grouped=False)
-    found |= {q.limits for q in queries if not q.keys and not (found and q.limits == own)}
-    if len(found) > 1:
+    settings |= {q.limits for q in queries if not q.keys and not (settings and q.limits == own)}
+    if len(settings) > 1:
         raise ParameterError(
             "these questions limit a person's rows differently, so that they cannot agree",
             hint="give all of them the same OPTIONS(…), or none",
         )
-    return found.pop()
+    return settings.pop()
 
 
 def _rows(relation: Relation, exprs: Mapping[str, Expr], limits: Limits) -> Relation:

@@ -35,7 +35,7 @@ from discreet.plan._expr import (
     columns_of,
     plain_column,
 )
-from discreet.plan._facts import Facts, Range, facts, is_and, proved
+from discreet.plan._facts import Facts, Range, conclude, facts, is_and
 from discreet.plan._joins import JoinPublic, JoinUnit, bounded, names_rows_of, rows_let_in
 from discreet.plan._normal import truth
 from discreet.plan._per_unit import Fold, FoldKind, PerUnit
@@ -100,10 +100,10 @@ class Source:
     left: bool = False  # whether its rows may be missing
 
 
-def _no_table(alias: str, known: Sequence[str]) -> UnknownNameError:
+def _no_table(alias: str, aliases: Sequence[str]) -> UnknownNameError:
     """No hint unless the names are alike: another alias in its place would be another question."""
-    error = unknown("table", alias, known)
-    if len(alias) > 2 and nearest(alias, known):
+    error = unknown("table", alias, aliases)
+    if len(alias) > 2 and nearest(alias, aliases):
         return error
     return UnknownNameError(error.message)
 
@@ -131,7 +131,7 @@ class Scope:
 
     relation: Relation
     sources: tuple[Source, ...]
-    known: Facts = field(default_factory=dict)
+    ranges: Facts = field(default_factory=dict)
     merged: frozenset[str] = frozenset()  # names equal in all tables, by a join
     caps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Bounds of counts and sums per unit where they are keys or added up."""
@@ -160,9 +160,9 @@ class Scope:
             plain = folded in {n.casefold() for s in self.sources for n in s.columns}
             own = table is not None or plain
             return not own and any(_names_unit(s, name, s.alias) for s in joined)
-        found = next((e for n, e in first.columns.items() if n.casefold() == folded), None)
-        column = None if found is None else plain_column(found)
-        return found is None or (column is not None and column.name == self.unit)
+        expr = next((e for n, e in first.columns.items() if n.casefold() == folded), None)
+        column = None if expr is None else plain_column(expr)
+        return expr is None or (column is not None and column.name == self.unit)
 
     def column(self, name: str, table: str | None = None) -> Expr:
         """Find what a column name means; refuse unknown and ambiguous names."""
@@ -201,24 +201,22 @@ class Scope:
         relation = self.relation
         for part in condition.args if is_and(condition) else (condition,):
             relation = _tested(relation, part)
-        return replace(self, relation=relation, known=proved(condition, self.known))
+        return replace(self, relation=relation, ranges=conclude(condition, self.ranges))
 
     def narrowed(self) -> Scope:
         """See the columns as WHERE has narrowed them: for keys and statistics only."""
 
         def leaf(column: Column) -> Expr:
-            r, cap = self.known.get(column.name), self.caps.get(column.name)
-            known: Expr = column
+            r, cap = self.ranges.get(column.name), self.caps.get(column.name)
+            expr: Expr = column
             if r is not None:
                 own = column.of if r.null else column.of.not_null()
-                known = _guarded(replace(column, of=own), r)
+                expr = _guarded(replace(column, of=own), r)
             return (
-                known
-                if cap is None or (r is not None and r.hi is not None)
-                else Capped(known, *cap)
+                expr if cap is None or (r is not None and r.hi is not None) else Capped(expr, *cap)
             )
 
-        return self._with(leaf) if self.known or self.caps else self
+        return self._with(leaf) if self.ranges or self.caps else self
 
     def assuming(self, condition: Expr) -> Scope:
         """See the columns moved into the range that a true `condition` proves for them.
@@ -226,10 +224,10 @@ class Scope:
         For the value of a CASE branch: where the branch is taken, clamping changes
         nothing; elsewhere it keeps the value bounded, whatever an engine evaluates.
         """
-        known = facts(condition)
+        ranges = facts(condition)
 
         def leaf(column: Column) -> Expr:
-            return _guarded(column, known.get(column.name, Range()))
+            return _guarded(column, ranges.get(column.name, Range()))
 
         return self._with(leaf)
 
@@ -283,10 +281,10 @@ class Scope:
             return Column(prefix + column.name, joined.schema[prefix + column.name])
 
         columns = {n: rebuild(e, leaf) for n, e in source.columns.items()}
-        known = {} if how == "left" else {prefix + n: r for n, r in other.known.items()}
+        ranges = {} if how == "left" else {prefix + n: r for n, r in other.ranges.items()}
         caps = {prefix + n: cap for n, cap in other.caps.items()}
         scope = self._joined(joined, Source(name, columns, other.unit, how == "left"))
-        return replace(scope, known={**scope.known, **known}, caps={**scope.caps, **caps})
+        return replace(scope, ranges={**scope.ranges, **ranges}, caps={**scope.caps, **caps})
 
     def having(
         self, other: Scope, *, where: bool, on: tuple[Column, Column] | None = None
@@ -302,8 +300,8 @@ class Scope:
         if where:
             there = PerUnit(other.relation, keys, ())
             return replace(self, relation=JoinUnit(self.relation, there, prefix, "inner", pairs))
-        counted = PerUnit(other.relation, keys, (("n", Fold(FoldKind.COUNT, one)),))
-        joined = JoinUnit(self.relation, counted, prefix, "left", pairs)
+        counts = PerUnit(other.relation, keys, (("n", Fold(FoldKind.COUNT, one)),))
+        joined = JoinUnit(self.relation, counts, prefix, "left", pairs)
         absent = IsNull(Column(prefix + "n", joined.schema[prefix + "n"]))
         return replace(self, relation=Filter(joined, absent))
 
@@ -317,12 +315,12 @@ class Scope:
     ) -> Scope:
         """See one row for each unit and value of the keys, as a grouped subquery's reader does."""
         relation: Relation = PerUnit(self.relation, tuple(keys.items()), tuple(folds.items()))
-        known: Facts = {}
+        ranges: Facts = {}
         if condition is not None:
-            relation, known = Filter(relation, condition), proved(condition, {})
+            relation, ranges = Filter(relation, condition), conclude(condition, {})
         rows = rows_let_in(self.relation)
         caps = {n: cap for n, f in folds.items() if (cap := f.within(rows)) is not None}
-        return Scope(relation, (Source(alias, dict(columns)),), known, caps=caps)
+        return Scope(relation, (Source(alias, dict(columns)),), ranges, caps=caps)
 
     def _beside(self, other: Relation, alias: str | None) -> tuple[str, str]:
         """Name of a joined table, and what tells its columns from ours."""
@@ -341,32 +339,32 @@ class Scope:
         columns = {c.name: c.of for e in exprs for c in e.columns}
         if not columns or any(t.kind is Kind.TEXT for t in columns.values()):
             return None
-        free = not columns.keys() & self.known.keys()
+        free = not columns.keys() & self.ranges.keys()
         many = len(exprs) == 1 and len(exprs[0].possible) > _MOST_TRIED
         if many and (free or self._by_ends(exprs[0])):
             return None
-        ranges = {n: self.known.get(n, Range(null=t.nullable)) for n, t in columns.items()}
+        ranges = {n: self.ranges.get(n, Range(null=t.nullable)) for n, t in columns.items()}
         rows = tuple((n, ranges[n].listed(t), ranges[n].null) for n, t in columns.items())
         # without WHERE, bounds are mostly those of the type already
         return image(tuple(exprs), rows, _FEW_STEPS) if free else image(tuple(exprs), rows)
 
     def _by_ends(self, expr: Expr) -> bool:
         """Whether the type of a narrowed expression lists what WHERE allows."""
-        ranges = [self.known[c.name] for c in expr.columns if c.name in self.known]
+        ranges = [self.ranges[c.name] for c in expr.columns if c.name in self.ranges]
         return all(r.codes is None for r in ranges) and rising(expr)
 
     def vague(self, expr: Expr) -> bool:
         """Whether a key may list values that WHERE excludes."""
-        ranges = [self.known[c.name] for c in expr.columns if c.name in self.known]
+        ranges = [self.ranges[c.name] for c in expr.columns if c.name in self.ranges]
         if expr.type.kind is Kind.TEXT or not ranges or any(r.vague for r in ranges):
             return any(r.vague for r in ranges)
         plain = plain_column(expr) is not None
         return not plain and not self._by_ends(expr) and self.together([expr]) is None
 
-    def key(self, name: str, expr: Expr, written: Callable[[], str] | None = None) -> Key:
+    def key(self, name: str, expr: Expr, spelling: Callable[[], str] | None = None) -> Key:
         """Make a grouping key with its public codes, in the policy's order.
 
-        What was `written` for it goes into hints.
+        Hints name it by its `spelling` in the question.
         """
         t, column = expr.type, plain_column(expr)
         if column is not None and self.unit == column.name:
@@ -374,7 +372,7 @@ class Scope:
                 f"{quote(column.name)} is the privacy unit: grouping by it would list people",
                 hint=f"COUNT(DISTINCT {column.name})",
             )
-        r = Range() if column is None else self.known.get(column.name, Range())
+        r = Range() if column is None else self.ranges.get(column.name, Range())
         if r.codes is not None and not r.codes:
             raise QueryError(f"WHERE excludes every value of {quote(name)}")
         if t.kind is Kind.TEXT:
@@ -388,7 +386,7 @@ class Scope:
             raise UnsupportedQueryError(
                 f"{quote(name)} has {len(possible)} possible values, "
                 f"at most {MAX_KEYS} can be keys",
-                hint=_binned(t, expr, written),
+                hint=_binned(t, expr, spelling),
             )
         key = Key(name, expr, tuple(possible))
         # bounds and list may contradict each other; then no row passes and one empty key stands
@@ -421,18 +419,18 @@ def _filtered(relation: Relation, condition: Expr) -> Filter:
 
 def _sunk(relation: Relation, condition: Expr) -> Relation | None:
     """Test a condition on one side of a join of private tables; None if there is no such side."""
-    read = columns_of(condition)
-    if isinstance(relation, Filter | JoinPublic) and read <= relation.below.schema.keys():
+    names = columns_of(condition)
+    if isinstance(relation, Filter | JoinPublic) and names <= relation.below.schema.keys():
         below = _sunk(relation.below, condition)
         return None if below is None else replace(relation, below=below)
     if not isinstance(relation, JoinUnit):
         return None
     outer = relation.how == "left"
-    if read <= relation.below.schema.keys():
+    if names <= relation.below.schema.keys():
         return replace(relation, below=_below_limit(relation.below, condition))
-    if read and not outer and read <= {relation.prefix + name for name in relation.other.schema}:
-        cut = len(relation.prefix)
-        own = rebuild(condition, lambda c: replace(c, name=c.name[cut:]))
+    if names and not outer and names <= {relation.prefix + name for name in relation.other.schema}:
+        start = len(relation.prefix)
+        own = rebuild(condition, lambda c: replace(c, name=c.name[start:]))
         return replace(relation, other=_below_limit(relation.other, own))
     return None
 
@@ -473,12 +471,12 @@ def _comparable(left: Column, right: Column) -> tuple[str, str]:
     return left.name, right.name
 
 
-def _binned(t: Type, expr: Expr, written: Callable[[], str] | None) -> str | None:
+def _binned(t: Type, expr: Expr, spelling: Callable[[], str] | None) -> str | None:
     """A coarser key in the place of one that has too many values."""
     if t.kind not in (Kind.NUMBER, Kind.DATE, Kind.TIMESTAMP):
         return None
-    if written is not None:
-        text = written()
+    if spelling is not None:
+        text = spelling()
     elif isinstance(expr, Column):
         text = expr.name
     else:

@@ -39,7 +39,7 @@ def shared_rows(
     """
     adding = {i for i, s in enumerate(statistics) if s.adds_up}
     together = [sorted(adding & statistics_of(out.expr)) for out in outputs]
-    if all(len(used) < 2 for used in together):
+    if all(len(indices) < 2 for indices in together):
         return {}
     rows: dict[Tests, int] = {}
     values: dict[Expr | None, int] = {}
@@ -58,14 +58,14 @@ def shared_rows(
         facts[rows[tests]] = ({},) if s.expr is None else support(s.expr)
     apart: set[tuple[int, int]] = set()
     within = {(p, q) for a, p in rows.items() for q, b in _others(rows, p) if b < a}
-    for used in together if len(rows) <= _MOST else ():
-        near = sorted({p for i in used if (p := of[i]) is not None})
+    for indices in together if len(rows) <= _MOST else ():
+        near = sorted({p for i in indices if (p := of[i]) is not None})
         pairs = [(p, q) for k, p in enumerate(near) for q in near[k + 1 :]]
         apart |= {(p, q) for p, q in pairs if disjoint(facts[p], facts[q])}
-    found: dict[str, list[list[int]] | list[int | None]] = {"of": of, "values": value}
-    found["apart"] = [list(pair) for pair in sorted(apart)]
-    found["within"] = [list(pair) for pair in sorted(within)] if len(rows) <= _MOST else []
-    return found
+    relations: dict[str, list[list[int]] | list[int | None]] = {"of": of, "values": value}
+    relations["apart"] = [list(pair) for pair in sorted(apart)]
+    relations["within"] = [list(pair) for pair in sorted(within)] if len(rows) <= _MOST else []
+    return relations
 
 
 def _others(rows: dict[Tests, int], but: int) -> list[tuple[int, Tests]]:

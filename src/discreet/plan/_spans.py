@@ -3,7 +3,7 @@
 Guarantee
 ---------
 On every row for which a condition is true the column's code lies in the :class:`Spans` that
-:func:`met` gives, or is NULL where it says so. Where it says `exact`, the condition is true for
+:func:`solve` gives, or is NULL where it says so. Where it says `exact`, the condition is true for
 each of these codes, and for some values of the other columns that it reads. Both follow from the
 policy and the question, so they are public.
 
@@ -19,7 +19,7 @@ single code is tried. Cuts are made at round codes (midnights, full hours, tens)
 change, so that few are needed. Where :func:`cycle` proves that an expression repeats, one period is
 looked at. After so many :data:`STEPS` the rest is kept undecided, and what would be more than
 :data:`MOST` intervals is kept whole: more codes than are needed, never fewer. So time and memory
-have a bound that no question moves, and results of late weigh no more than :data:`KEPT`.
+have a bound that no question moves, and results of late weigh no more than :data:`MOST_WEIGHT`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _NODES: Final = 8
 """Nodes of a condition up to which one look at it is one step."""
 MOST: Final = 50_000
 """Intervals that are told apart: six megabytes or so."""
-KEPT: Final = 100_000
+MOST_WEIGHT: Final = 100_000
 """Intervals of all results of late together; each result counts :data:`_EACH` more."""
 _EACH: Final = 400
 
@@ -104,8 +104,8 @@ def within(expr: Expr, boxes: Boxes) -> Box:
     if any(c.type.kind is Kind.TEXT for c in expr.children):
         return _of(expr.type)
     rule = _exact if one else _STRICT.get(type(expr), _corners if expr.rises else _any)
-    found = rule(expr, inner)
-    return found if found.null or not null else Box(found.lo, found.hi, null=True)
+    box = rule(expr, inner)
+    return box if box.null or not null else Box(box.lo, box.hi, null=True)
 
 
 def _of(t: Type) -> Box:
@@ -122,11 +122,11 @@ def _exact(expr: Expr, inner: Sequence[Box]) -> Box:
 
 
 def _corners(expr: Expr, inner: Sequence[Box]) -> Box:
-    found = [
+    values = [
         expr._apply(*codes)  # noqa: SLF001 - of its own package
         for codes in product(*({b.lo, b.hi} for b in inner))
     ]
-    return Box(min(found), max(found))  # type: ignore[type-var, arg-type] # codes, not texts
+    return Box(min(values), max(values))  # type: ignore[type-var, arg-type] # codes, not texts
 
 
 def _computed(expr: Arithmetic, inner: Sequence[Box]) -> Box:
@@ -147,8 +147,8 @@ def _divided(expr: Expr, inner: Sequence[Box]) -> Box:
 
 def _size(expr: Expr, inner: Sequence[Box]) -> Box:
     """Of ABS and squares, which fall up to zero and rise then."""
-    found = _corners(expr, inner)
-    return Box(0, found.hi) if inner[0].lo < 0 < inner[0].hi else found
+    box = _corners(expr, inner)
+    return Box(0, box.hi) if inner[0].lo < 0 < inner[0].hi else box
 
 
 def _part(expr: DatePart, inner: Sequence[Box]) -> Box:
@@ -237,31 +237,31 @@ def _three(box: Box) -> tuple[int, int]:
 
 
 def _case(expr: Case, boxes: Boxes) -> Box:
-    found = []
+    cases = []
     for test, value in expr.branches:
         sure = _true(within(test, boxes))
         if sure is not False:
-            found.append(within(value, boxes))
+            cases.append(within(value, boxes))
         if sure:
-            return _hull(found)
-    return _hull([*found, within(expr.default, boxes)])
+            return _hull(cases)
+    return _hull([*cases, within(expr.default, boxes)])
 
 
 def _coalesce(expr: Coalesce, boxes: Boxes) -> Box:
-    found = []
+    cases = []
     for arg in expr.args:
         box = within(arg, boxes)
-        found.append(box)
+        cases.append(box)
         if not box.null:
-            return _hull([b._replace(null=False) for b in found])
-    return _hull(found)
+            return _hull([b._replace(null=False) for b in cases])
+    return _hull(cases)
 
 
-def _hull(found: Sequence[Box]) -> Box:
-    some = [b for b in found if b.lo <= b.hi]
+def _hull(boxes: Sequence[Box]) -> Box:
+    some = [b for b in boxes if b.lo <= b.hi]
     if not some:
         return _NOTHING
-    null = any(b.null for b in found)
+    null = any(b.null for b in boxes)
     return Box(min(b.lo for b in some), max(b.hi for b in some), null=null)
 
 
@@ -294,16 +294,16 @@ def cycle(expr: Expr, name: str, codes: Spans) -> tuple[int, int] | None:
     if isinstance(expr, Column | Constant):
         return 1, int(isinstance(expr, Column) and expr.name == name)
     inner = [cycle(child, name, codes) for child in expr.children]
-    known = [c for c in inner if c is not None]
-    if not known or len(known) < len(inner):
+    cycles = [c for c in inner if c is not None]
+    if not cycles or len(cycles) < len(inner):
         return None
-    period = lcm(*(p for p, _ in known))
-    grown = [g * (period // p) for p, g in known]
+    period = lcm(*(p for p, _ in cycles))
+    grown = [g * (period // p) for p, g in cycles]
     match expr:
         case Guard(_, lo, hi) if lo <= codes[0] and codes[-1] <= hi:
-            return known[0]  # it changes nothing here
+            return cycles[0]  # it changes nothing here
         case Moment() | AsNumber() | Labelled():
-            return known[0]
+            return cycles[0]
         case Arithmetic("+" | "-" as op):
             f, g = expr.factors
             return period, grown[0] * f + (grown[1] * g if op == "+" else -grown[1] * g)
@@ -325,7 +325,7 @@ def _cut(codes: Spans, period: int) -> Iterator[tuple[int, int]]:
             yield start, min(hi, start - start % period + period - 1)
 
 
-class Met(NamedTuple):
+class Solution(NamedTuple):
     """Codes that can meet a condition, whether NULL can, and whether each of the codes does.
 
     Where the condition reads other columns: whether each does for some of their values.
@@ -336,43 +336,43 @@ class Met(NamedTuple):
     exact: bool
 
 
-_MetKey = tuple[Expr, str, Spans, tuple[tuple[str, Box], ...], int]
-_MET: Final = Recent[_MetKey, Met](
-    KEPT, lambda key, found: _EACH + len(key[2].ends) + len(found.codes.ends)
+_Question = tuple[Expr, str, Spans, tuple[tuple[str, Box], ...], int]
+_SOLUTIONS: Final = Recent[_Question, Solution](
+    MOST_WEIGHT, lambda key, solution: _EACH + len(key[2].ends) + len(solution.codes.ends)
 )
 
 
-def met(
+def solve(
     test: Expr, name: str, codes: Spans, others: tuple[tuple[str, Box], ...] = (), most: int = STEPS
-) -> Met:
+) -> Solution:
     """Find the codes of one column for which a condition can be true.
 
     Other columns lie in the boxes given, or anywhere in their types. At most so many steps
     are done.
     """
     key = test, name, codes, others, most
-    return _MET(key, lambda: _met(*key))
+    return _SOLUTIONS(key, lambda: _solve(*key))
 
 
-def _met(
+def _solve(
     test: Expr, name: str, codes: Spans, others: tuple[tuple[str, Box], ...], most: int
-) -> Met:
+) -> Solution:
     boxes = dict(others)
     null = _true(within(test, boxes | {name: _NOTHING})) is not False
     repeated = cycle(test, name, codes) if codes else None
     period = repeated[0] if repeated is not None and repeated[1] == 0 else None
     search = _Search(test, name, boxes, Cuts.of(test.columns, name), most, _steps([test]))
     if period is None or len(codes) < period:
-        found = _gathered(e for lo, hi in codes.ends for e in search.taken(lo, hi))
+        spans = _gathered(e for lo, hi in codes.ends for e in search.pieces(lo, hi))
     elif len(codes) // period <= MOST:
-        found = _gathered(_repeated(search, codes, period))
+        spans = _gathered(_repeated(search, codes, period))
     else:  # too many periods to tell apart, unless all of one are alike
-        once = _gathered(search.taken(codes[0], codes[0] + period - 1))
+        once = _gathered(search.pieces(codes[0], codes[0] + period - 1))
         alike = search.exact and once is not None and len(once) in (0, period)
-        found = (codes if once else once) if alike else None
-    if found is None:
-        return Met(codes, null, exact=False)
-    return Met(found, null, search.exact)
+        spans = (codes if once else once) if alike else None
+    if spans is None:
+        return Solution(codes, null, exact=False)
+    return Solution(spans, null, search.exact)
 
 
 def _steps(exprs: Sequence[Expr]) -> int:
@@ -386,25 +386,25 @@ def _steps(exprs: Sequence[Expr]) -> int:
 
 def _repeated(search: _Search, codes: Spans, period: int) -> Iterator[tuple[int, int]]:
     """Intervals of a condition that repeats: each pattern is looked at once."""
-    known: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    patterns: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for lo, hi in _cut(codes, period):
         place = lo % period, hi - lo
-        if place not in known:
-            known[place] = [(a - lo, b - lo) for a, b in search.taken(lo, hi)]
-        yield from ((a + lo, b + lo) for a, b in known[place])
+        if place not in patterns:
+            patterns[place] = [(a - lo, b - lo) for a, b in search.pieces(lo, hi)]
+        yield from ((a + lo, b + lo) for a, b in patterns[place])
 
 
 def _gathered(ends: Iterable[tuple[int, int]]) -> Spans | None:
     """Join intervals that touch, as they come; None where these are more than can be kept."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for lo, hi in ends:
-        if found and lo <= found[-1][1] + 1:
-            found[-1] = found[-1][0], hi
-        elif len(found) == MOST:
+        if spans and lo <= spans[-1][1] + 1:
+            spans[-1] = spans[-1][0], hi
+        elif len(spans) == MOST:
             return None
         else:
-            found.append((lo, hi))
-    return Spans(tuple(found))
+            spans.append((lo, hi))
+    return Spans(tuple(spans))
 
 
 @dataclass
@@ -421,7 +421,7 @@ class _Search:
     """Steps that one look takes."""
     exact: bool = True
 
-    def taken(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
+    def pieces(self, lo: int, hi: int) -> Iterator[tuple[int, int]]:
         """Cut an interval until it is decided, or no steps are left."""
         stack = [(lo, hi)]
         while stack:
@@ -489,9 +489,9 @@ def _true(box: Box) -> bool | None:
 
 _Rows = tuple[tuple[str, Spans, bool], ...]
 _IMAGES: Final = Recent[tuple[tuple[Expr, ...], _Rows, int], Values | None](
-    KEPT,
-    lambda key, found: (
-        _EACH + sum(len(codes.ends) for _, codes, _ in key[1]) + len(key[0]) * len(found or ())
+    MOST_WEIGHT,
+    lambda key, images: (
+        _EACH + sum(len(codes.ends) for _, codes, _ in key[1]) + len(key[0]) * len(images or ())
     ),
 )
 
@@ -517,16 +517,16 @@ def _image(exprs: tuple[Expr, ...], rows: _Rows, steps: int) -> Values | None:
         return None
     names = list(cuts)
     stack = [dict(zip(names, boxes, strict=True)) for boxes in product(*starts)][::-1]
-    found: set[tuple[Code, ...]] = set()
+    images: set[tuple[Code, ...]] = set()
     for _ in range(steps // _steps(exprs)):
-        if not stack or len(found) == most:
-            return frozenset(found)
+        if not stack or len(images) == most:
+            return frozenset(images)
         boxes = stack.pop()
         values = [within(e, boxes) for e in exprs]
         if any(v.lo > v.hi for v in values):
             continue  # NULL in every row
         if all(v.one for v in values):
-            found.add(tuple(v.lo for v in values))
+            images.add(tuple(v.lo for v in values))
             continue
         name, box = max(boxes.items(), key=lambda pair: pair[1].hi - pair[1].lo)
         if box.lo >= box.hi:
@@ -539,14 +539,14 @@ def _image(exprs: tuple[Expr, ...], rows: _Rows, steps: int) -> Values | None:
 def _once(exprs: Sequence[Expr], name: str, codes: Spans) -> Spans:
     """Leave out intervals that only repeat what expressions are on others."""
     cycles = [cycle(e, name, codes) for e in exprs]
-    known = [c[0] for c in cycles if c is not None and c[1] == 0]
-    if len(known) < len(cycles):
+    periods = [c[0] for c in cycles if c is not None and c[1] == 0]
+    if len(periods) < len(cycles):
         return codes
-    period = lcm(*known)
-    seen: dict[tuple[int, int], tuple[int, int]] = {}
+    period = lcm(*periods)
+    firsts: dict[tuple[int, int], tuple[int, int]] = {}
     for lo, hi in codes.ends:
-        seen.setdefault((lo % period, min(hi - lo, period - 1)), (lo, min(hi, lo + period - 1)))
-    return Spans(tuple(seen.values()))
+        firsts.setdefault((lo % period, min(hi - lo, period - 1)), (lo, min(hi, lo + period - 1)))
+    return Spans(tuple(firsts.values()))
 
 
 class Cuts(NamedTuple):

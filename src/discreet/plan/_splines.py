@@ -94,14 +94,14 @@ class Knots:
     def basis(self) -> list[Expr]:
         """The splines times 6w³, first to last."""
         w = self.width
-        found: list[Expr] = []
+        splines: list[Expr] = []
         for i in range(self.intervals + 3):
             far = Abs(Arithmetic("-", self.code, _whole((i - 1) * w)))
             near = Clamp(Arithmetic("-", _whole(2 * w), far), 0, 2 * w)
             inner = Clamp(Arithmetic("-", near, _whole(w)), 0, w)
             four = Arithmetic("*", _whole(4), _cube(inner))
-            found.append(Clamp(Arithmetic("-", _cube(near), four), 0, 4 * w**3))
-        return found
+            splines.append(Clamp(Arithmetic("-", _cube(near), four), 0, 4 * w**3))
+        return splines
 
 
 def _cube(x: Expr) -> Expr:
@@ -110,13 +110,13 @@ def _cube(x: Expr) -> Expr:
 
 def cells_of_splines(columns: Sequence[Knots]) -> list[Measure]:
     """One measure for every combination of the columns' splines."""
-    found = []
+    measures = []
     for first, *others in product(*(c.basis for c in columns)):
         cell = first
         for other in others:
             cell = Arithmetic("*", cell, other)
-        found.append(Measure(MeasureKind.SUM, cell))
-    return found
+        measures.append(Measure(MeasureKind.SUM, cell))
+    return measures
 
 
 @dataclass(frozen=True, slots=True)

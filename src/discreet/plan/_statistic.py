@@ -45,7 +45,7 @@ class Fluent:
     """SQL name for ``sample=False``, where there is one."""
     paired: bool = False
     """Whether what it takes is another column, not a constant."""
-    named: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
     """Parameters that are given by name, or not at all."""
 
 
@@ -76,10 +76,10 @@ class Statistic(ABC):
     """Parameters that a call may state by name."""
     pairs: ClassVar[bool] = False
     """Whether a call names two columns."""
-    known: ClassVar[list[type[Statistic]]] = []
+    kinds: ClassVar[list[type[Statistic]]] = []
 
     def __init_subclass__(cls) -> None:
-        Statistic.known.append(cls)
+        Statistic.kinds.append(cls)
 
     def __post_init__(self) -> None:
         name = self.word.upper()
@@ -130,10 +130,10 @@ class Statistic(ABC):
 
     def __str__(self) -> str:
         arg = "*" if self.expr is None else self.expr.describe()
-        more = "".join(f", {x}" for x in self._shown())
+        more = "".join(f", {x}" for x in self._details())
         return f"{self.word}({arg}{more})"
 
-    def _shown(self) -> tuple[str, ...]:
+    def _details(self) -> tuple[str, ...]:
         return ()
 
     @property

@@ -282,19 +282,19 @@ class QuantileOf(Statistic):
             "QUANTILE",
             "Quantile at a probability between 0 and 1.",
             takes=(("q", ...),),
-            named=by_name,
+            keywords=by_name,
         ),
-        Fluent("median", "MEDIAN", "Median: the quantile at one half.", named=by_name),
-        Fluent("min", "MIN", "Smallest value, as the quantile at 0.", named=by_name),
-        Fluent("max", "MAX", "Largest value, as the quantile at 1.", named=by_name),
+        Fluent("median", "MEDIAN", "Median: the quantile at one half.", keywords=by_name),
+        Fluent("min", "MIN", "Smallest value, as the quantile at 0.", keywords=by_name),
+        Fluent("max", "MAX", "Largest value, as the quantile at 1.", keywords=by_name),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.at <= 1:
-            meant = self.at / 100 if 1 < self.at <= 100 else Fraction(1, 2)  # per cent
+            guess = self.at / 100 if 1 < self.at <= 100 else Fraction(1, 2)  # per cent
             raise ParameterError(
-                "a quantile lies between 0 and 1", hint=f"QUANTILE(x, {show(meant)})"
+                "a quantile lies between 0 and 1", hint=f"QUANTILE(x, {show(guess)})"
             )
         if self.interval_share is not None and not 0 <= self.interval_share < 1:
             raise ParameterError(
@@ -317,7 +317,7 @@ class QuantileOf(Statistic):
         tree = low.quantile(self._value, self.at, self.interval_share)
         return Quantile(tree, self.at, self._value.type.moment)
 
-    def _shown(self) -> tuple[str, ...]:
+    def _details(self) -> tuple[str, ...]:
         share = self.interval_share
         return (show(self.at), *(() if share is None else (f"interval_share => {show(share)}",)))
 
@@ -369,7 +369,7 @@ class ModeOf(Statistic):
         """Draw a label; nothing is counted in the open."""
         return Mode(low.pick(self._value, self.top))
 
-    def _shown(self) -> tuple[str, ...]:
+    def _details(self) -> tuple[str, ...]:
         return (str(self.top),) if self.top > 1 else ()
 
 
@@ -526,9 +526,9 @@ class SplinesOf(Statistic):
 
 
 CALLS: Final[dict[str, tuple[type[Statistic], Name]]] = {
-    name.sql: (statistic, name) for statistic in Statistic.known for name in statistic.names
+    name.sql: (statistic, name) for statistic in Statistic.kinds for name in statistic.names
 }
 """Every SQL name of a statistic."""
 
-FLUENT: Final[dict[str, Fluent]] = {f.name: f for s in Statistic.known for f in s.fluent}
+FLUENT: Final[dict[str, Fluent]] = {f.name: f for s in Statistic.kinds for f in s.fluent}
 """Every function of the fluent API."""

@@ -91,7 +91,7 @@ _WIDE = 22.0
 """Standard deviations beyond which a law holds nothing that a double could see."""
 _POINTS: Final = 512
 _FEW: Final = 96
-_CUT: Final = 2e-4
+_CUTOFF: Final = 2e-4
 _THIN: Final = 1e-4
 """Scales below this part of a normal's deviation are enlarged to it."""
 _CLEAR: Final = 1.02
@@ -112,25 +112,25 @@ def tail(laws: Sequence[Law | None], c: Floats, s: Floats) -> Floats:
 def _tail_of(laws: Sequence[Law | None], c: Floats) -> Chance:
     """Give the tail as a function of `s`: a search for `s` needs the rest of it once."""
     noisy = [j for j, law in enumerate(laws) if law is not None]
-    kept = [law for law in laws if law is not None]
+    noises = [law for law in laws if law is not None]
     size = np.abs(c[..., noisy])
     if not noisy:
         return lambda s: np.where(s > 0, 0.0, 1.0)
-    if min(law.std for law in kept) < _COARSE and len(kept) <= 2:
-        terms = size[..., 0].size * 2 * _WIDE * kept[0].std
+    if min(law.std for law in noises) < _COARSE and len(noises) <= 2:
+        terms = size[..., 0].size * 2 * _WIDE * noises[0].std
         if terms <= _MOST:
-            return lambda s: _summed(kept, size, s)
-    laplace = all(isinstance(law, DiscreteLaplace) for law in kept)
-    if not laplace and not all(isinstance(law, DiscreteGaussian) for law in kept):
-        return lambda s: _union(kept, size, s)
-    if not laplace and min(law.std for law in kept) < 1:
-        return lambda s: _union(kept, size, s)
+            return lambda s: _summed(noises, size, s)
+    laplace = all(isinstance(law, DiscreteLaplace) for law in noises)
+    if not laplace and not all(isinstance(law, DiscreteGaussian) for law in noises):
+        return lambda s: _union(noises, size, s)
+    if not laplace and min(law.std for law in noises) < 1:
+        return lambda s: _union(noises, size, s)
     shift = (1.5 if laplace else 2.0) * size.sum(axis=-1)
     if laplace:
-        scales = np.array([float(law.scale) for law in kept if isinstance(law, DiscreteLaplace)])
+        scales = np.array([float(law.scale) for law in noises if isinstance(law, DiscreteLaplace)])
         rest = _laplace_tail(size * scales)
         return lambda s: rest(np.maximum(s - shift, 0.0))
-    spread = np.sqrt((size * np.array([law.std for law in kept])) ** 2 @ np.ones(len(kept)))
+    spread = np.sqrt((size * np.array([law.std for law in noises])) ** 2 @ np.ones(len(noises)))
     return lambda s: _normal_tail(spread, s, np.maximum(s - shift, 0.0))
 
 
@@ -183,8 +183,8 @@ def _two(high: Floats, low: Floats) -> Chance:
         far = s / high
         tail_of_one = np.exp(-far)
         split = (tail_of_one - share * np.exp(-far / ratio)) / (1 - share)
-        found = np.where(near, (1 + far / 2) * tail_of_one, split)
-        return np.asarray(np.minimum(np.maximum(found, 0.0), 1.0))
+        tail = np.where(near, (1 + far / 2) * tail_of_one, split)
+        return np.asarray(np.minimum(np.maximum(tail, 0.0), 1.0))
 
     return chance
 
@@ -256,10 +256,10 @@ def _margin(laws: tuple[Law | None, ...], c: tuple[float, ...], level: float) ->
     small = law.std < _COARSE or isinstance(law, Sum)
     if small and level < _CERTAIN and all(pair == (law, x) for pair in pairs):
         return x * float((law * len(pairs)).interval(level).high)
-    kept, size = [law for law, _ in pairs], np.array([x for _, x in pairs])
+    noises, size = [law for law, _ in pairs], np.array([x for _, x in pairs])
     alpha = 1 - level
-    high = float(size @ np.array([law.std for law in kept])) + float(size.sum())
-    chance = _tail_of(kept, size)
+    high = float(size @ np.array([law.std for law in noises])) + float(size.sum())
+    chance = _tail_of(noises, size)
     while chance(np.asarray(high)) > alpha:
         high *= 2
     return _turning(lambda s: float(chance(np.asarray(s))), alpha, high)
@@ -278,12 +278,12 @@ def _turning(chance: Callable[[float], float], alpha: float, high: float) -> flo
             break
         share = above / (above - below) if turn % 4 and above > below else 0.5
         middle = low + min(max(share, _CLOSE / 4), 1 - _CLOSE / 4) * (high - low)
-        found = math.log(max(chance(middle), _TINY) / alpha)
-        side = 1 if found <= 0 else -1
+        excess = math.log(max(chance(middle), _TINY) / alpha)
+        side = 1 if excess <= 0 else -1
         if side > 0:
-            high, below, above = middle, found, above / (1 + (last == side))
+            high, below, above = middle, excess, above / (1 + (last == side))
         else:
-            low, above, below = middle, found, below / (1 + (last == side))
+            low, above, below = middle, excess, below / (1 + (last == side))
         last = side
     return high
 
@@ -306,8 +306,8 @@ def mixed_tail(x: Floats, sd: Floats, scales: Floats) -> Floats:
     # without any sampling error a trace of it changes nothing and keeps one formula
     s = np.maximum(sd, 1e-6 * top)
     a = np.maximum(scales, np.maximum(_THIN * s, 1e-6 * top)[..., None])
-    found = _mixed(lambda own: _one(np.maximum(x, 0.0), s, own), _fractions(a, _CLEAR))
-    return np.where(x <= 0, 1.0, found)
+    chances = _mixed(lambda own: _one(np.maximum(x, 0.0), s, own), _fractions(a, _CLEAR))
+    return np.where(x <= 0, 1.0, chances)
 
 
 def _one(x: Floats, s: Floats, b: Floats) -> Floats:
@@ -383,7 +383,7 @@ def wave_tail(x: Floats, weights: Floats, law: Law, variance: Floats | float = 0
     if extra.any():
         above *= np.exp(-0.5 * extra[..., None] * squares)
     inside = (above / below).sum(axis=-1) * 2 / np.pi
-    return np.where(x <= 0, 1.0, np.where(x >= reach, 0.0, np.clip(1 - inside + _CUT, 0.0, 1.0)))
+    return np.where(x <= 0, 1.0, np.where(x >= reach, 0.0, np.clip(1 - inside + _CUTOFF, 0.0, 1.0)))
 
 
 def half_width(weights: Floats, law: Law, error: float) -> Floats:

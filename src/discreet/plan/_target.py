@@ -73,10 +73,10 @@ def choosing(
 ) -> set[int]:
     """Statistics whose noise decides which of the cells are shown (None: cells are not known)."""
     tests = [test for test in (having, qualify) if test is not None]
-    found = set().union(*(statistics_of(test) for test in tests))
+    statistics = set().union(*(statistics_of(test) for test in tests))
     if limit is not None and (cells is None or limit < cells or tests):
-        found = found.union(*(statistics_of(out) for out, _ in order))
-    return found
+        statistics = statistics.union(*(statistics_of(out) for out, _ in order))
+    return statistics
 
 
 def shares_noise(
@@ -97,8 +97,8 @@ def level_of_each(lowered: Lowered, out: OutputExpr, level: float) -> float:
     cells = combinations(query.keys)
     if cells is None or lowered.selector is not None:
         return level  # how many cells there will be is not public, or they are chosen before
-    chosen = choosing(query.having, query.order, query.limit, cells, query.qualify)
-    if shares_noise(lowered.formulas, statistics_of(out), chosen):
+    choosers = choosing(query.having, query.order, query.limit, cells, query.qualify)
+    if shares_noise(lowered.formulas, statistics_of(out), choosers):
         return 1 + math.expm1(math.log(level) / max(cells, 1))
     return level
 
@@ -152,8 +152,8 @@ def possible(query: Query) -> Iterator[str]:
 
 def _chooses(query: Query) -> bool:
     """Whether a statistic leaves out rows by a condition of its own, as FILTER does."""
-    found = [e for s in query.statistics for e in s.exprs]
-    return any(isinstance(e, Case) and e.default.type.nullable for e in found)
+    operands = [e for s in query.statistics for e in s.exprs]
+    return any(isinstance(e, Case) and e.default.type.nullable for e in operands)
 
 
 def _left_out(query: Query) -> Iterator[str]:
@@ -209,15 +209,15 @@ def _clamps(query: Query) -> Iterator[str]:
     exprs = _exprs(query)
     unit = base(query.relation).table.unit
     for cap in dict.fromkeys(c for e in exprs for c in _capped(e)):
-        yield f"{cap.arg.describe()} counted up to {_shown(cap.type.value(cap.hi))} per {unit}"
+        yield f"{cap.arg.describe()} counted up to {_text(cap.type.value(cap.hi))} per {unit}"
     joins = [n for n in query.relation.nodes if isinstance(n, JoinPublic | JoinUnit)]
     compared = {name for n in joins for a, b in n.on for name in (a, n.prefix + b)}
-    used = frozenset(compared).union(*(columns_of(e) for e in exprs))
+    names = frozenset(compared).union(*(columns_of(e) for e in exprs))
     # a join renames the columns of its other side
     prefixes = {"", *(n.prefix for n in joins)}
     for scan in (n for n in query.relation.nodes if isinstance(n, Scan)):
         for name, t in scan.schema.items():
-            if any(prefix + name in used for prefix in prefixes):
+            if any(prefix + name in names for prefix in prefixes):
                 yield from _cleaning(scan.table.columns[name], name, t)
 
 
@@ -225,7 +225,7 @@ def _cleaning(column: Column, name: str, t: Type) -> Iterator[str]:
     """What a column's values were moved to before anything was computed."""
     outside = getattr(column, "outside", None)
     if outside is not None:
-        ends = f"{_shown(t.value(t.lo))}…{_shown(t.value(t.hi))}"
+        ends = f"{_text(t.value(t.lo))}…{_text(t.value(t.hi))}"
         yield f"{name} clamped to {ends}" if outside == "clamp" else f"{name} only in {ends}"
     if (other := getattr(column, "other", None)) is not None:
         yield f"unlisted {name} counted as {_words(other)}"
@@ -242,10 +242,10 @@ def _capped(e: Expr) -> Iterator[Capped]:
 
 
 def _words(value: object) -> str:
-    return str(value) if isinstance(value, str | bool) else _shown(value)
+    return str(value) if isinstance(value, str | bool) else _text(value)
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, dt.date | dt.datetime):
         return value.isoformat()
     # a record holds printable text, and a thin space is not

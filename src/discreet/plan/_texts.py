@@ -239,8 +239,8 @@ class Matches(Unary):
         return int(pattern.matches(str(codes[0])[:LONGEST]))
 
     def sql(self, w: Writer) -> str:
-        written = read_pattern(self.pattern, fold=self.fold).text
-        return w.matches(f"substr({w.value(self.arg)}, 1, {LONGEST})", written)
+        regex = read_pattern(self.pattern, fold=self.fold).text
+        return w.matches(f"substr({w.value(self.arg)}, 1, {LONGEST})", regex)
 
     def describe(self) -> str:
         return f"{self.arg.describe()} matches {quoted(self.pattern)}"

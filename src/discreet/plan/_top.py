@@ -126,11 +126,11 @@ class Top(Part):
     def select(self, priced: Priced, groups: Groups, draw: Draw) -> Cells:
         """Choose one after another; in the order of the keys, so that order says nothing."""
         scores = Cells(self.domain).totals(groups, self.measure)
-        left = np.arange(scores.size)
+        rest = np.arange(scores.size)
         for _ in range(self.most):
-            left = np.delete(left, draw.choose(scores[left], priced.law))
-        chosen = np.setdiff1d(np.arange(scores.size), left)
-        return Cells([self.domain[i] for i in chosen])
+            rest = np.delete(rest, draw.choose(scores[rest], priced.law))
+        places = np.setdiff1d(np.arange(scores.size), rest)
+        return Cells([self.domain[i] for i in places])
 
     def releases(
         self, priced: Priced, groups: Groups, cells: Cells, draw: Draw
@@ -198,8 +198,8 @@ class Few(Joint):
         s = self.sensitivity
         if sum(first) <= s.l1 and sum(second) <= s.l2_squared and worst <= s.linf:
             return []
-        found = f"({sum(first)}, {sum(second)}, {worst})"
-        return [f"{self.kind} moved by (L1, L2², L∞) = {found} in {self.most} cells, declared {s}"]
+        norms = f"({sum(first)}, {sum(second)}, {worst})"
+        return [f"{self.kind} moved by (L1, L2², L∞) = {norms} in {self.most} cells, declared {s}"]
 
 
 def largest_first(lowered: Lowered) -> Lowered | None:
@@ -237,13 +237,13 @@ def _score(lowered: Lowered) -> int | None:
         return None
     match query.statistics[by.index]:
         case Count(None):
-            wanted = Measure(MeasureKind.SUM, ONE)
+            measure = Measure(MeasureKind.SUM, ONE)
         case CountUnits():
             units = Measure(MeasureKind.UNITS)
-            wanted = units if units in main.measures else Measure(MeasureKind.SUM, ONE)
+            measure = units if units in main.measures else Measure(MeasureKind.SUM, ONE)
         case _:
             return None
-    return main.measures.index(wanted) if wanted in main.measures else None
+    return main.measures.index(measure) if measure in main.measures else None
 
 
 def _of_one_row(out: OutputExpr) -> bool:

@@ -99,7 +99,7 @@ class Tree(Part):
     def release(self, priced: Priced, groups: Groups, cells: Cells, draw: Draw) -> Levels:
         """Add noise to the counts of every node."""
         exact = np.zeros((len(cells), self.leaves), dtype=np.int64)
-        place = {cell: i for i, cell in enumerate(cells.shown)}
+        place = {cell: i for i, cell in enumerate(cells.keys)}
         for key, values in groups.items():
             i = place.get(key[:-1])
             if i is not None:
@@ -164,8 +164,8 @@ class Levels(Release):
         levels = tuple(tuple(integers(row) for row in level) for level in data["levels"])
         law = read_law(data["law"])
         # earlier records do not say how far values lie apart
-        given = {"step": 0, **data}
-        shape = (rational(given[name]) for name in ("lo", "width", "hi", "step"))
+        fields = {"step": 0, **data}
+        shape = (rational(fields[name]) for name in ("lo", "width", "hi", "step"))
         return cls(levels, law, integer(data["branching"]), *shape)
 
     def check(self, cells: int) -> None:
@@ -224,8 +224,8 @@ class Levels(Release):
         fit = fits[0]
         for finer in fits[1:]:
             children = finer.reshape(len(fit), -1, b)
-            left = (fit - children.sum(axis=2)) / b
-            fit = (children + left[:, :, None]).reshape(len(fit), -1)
+            rest = (fit - children.sum(axis=2)) / b
+            fit = (children + rest[:, :, None]).reshape(len(fit), -1)
         total = np.concatenate([np.zeros((len(fit), 1)), np.cumsum(fit, axis=1)], axis=1)
         pooled = [optimize.isotonic_regression(row).x for row in total]
         return np.array(pooled, dtype=np.float64).reshape(total.shape)

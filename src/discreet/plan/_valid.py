@@ -35,8 +35,8 @@ def rational(value: Any) -> Fraction:
     """Read an exact number of limited size."""
     if not isinstance(value, str | int) or isinstance(value, bool):
         raise damaged("a number is missing")
-    read = _exact.decimal(value, "a number of the record")
-    longest = max(read.numerator.bit_length(), read.denominator.bit_length())
-    if longest > 2 * LONGEST or abs(read) >= 2**LONGEST:
+    number = _exact.decimal(value, "a number of the record")
+    longest = max(number.numerator.bit_length(), number.denominator.bit_length())
+    if longest > 2 * LONGEST or abs(number) >= 2**LONGEST:
         raise damaged("a number is too long")
-    return read
+    return number

@@ -143,7 +143,7 @@ MOVES: Final = Sensitivity(WHOLE, WHOLE**2, WHOLE)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Focus:
     """What the second round measures: sums about a centre, or (no tilt) the variance itself."""
 
     centre: Fraction
@@ -159,8 +159,8 @@ class Asked:
         return 2 * self.tilt * second * far, second
 
 
-ITSELF: Final = Asked(Fraction(0))
-ABOUT_THE_MIDDLE: Final = Asked(Fraction(0), _TILTS[0])
+ITSELF: Final = Focus(Fraction(0))
+ABOUT_THE_MIDDLE: Final = Focus(Fraction(0), _TILTS[0])
 
 
 def _norm(tilt: Fraction, *, gaussian: bool) -> Fraction:
@@ -171,7 +171,7 @@ def _norm(tilt: Fraction, *, gaussian: bool) -> Fraction:
     return max(4 * tilt, 1 + Fraction(11, 4) * tilt**2)
 
 
-def chosen(rough: float, rows: int, law: TwoRounds) -> Asked:
+def choose_focus(rough: float, rows: int, law: TwoRounds) -> Focus:
     """What to measure where the mean is about `rough`, in half ranges from the middle."""
     if rows < 3:
         return ITSELF  # half as sensitive as two sums, or nothing varies
@@ -185,13 +185,13 @@ def chosen(rough: float, rows: int, law: TwoRounds) -> Asked:
     grid = Fraction(2) ** max(frexp(scale)[1] - 7, _FINEST)
     limit = 1 + 2 * _FAR * scale
     place = round(min(max(rough, -limit), limit) / grid)
-    return _chosen(place, grid, scale, (noise, less), law.gaussian)
+    return _best_focus(place, grid, scale, (noise, less), law.gaussian)
 
 
 @lru_cache(4096)
-def _chosen(
+def _best_focus(
     place: int, grid: Fraction, scale: float, noises: tuple[float, float], gaussian: bool
-) -> Asked:
+) -> Focus:
     """The smaller expected error, means being as likely as the first round says they are."""
     noise, less = noises
     rough = float(place * grid)
@@ -208,7 +208,7 @@ def _chosen(
     spread = float(weights @ (m - float(centre)) ** 2)
     expected = {t: _expected(float(centre), spread, t, noise, gaussian=gaussian) for t in _TILTS}
     best = min(expected, key=expected.__getitem__)
-    return Asked(centre, best) if expected[best] < (_AHEAD * less) ** 2 else ITSELF
+    return Focus(centre, best) if expected[best] < (_AHEAD * less) ** 2 else ITSELF
 
 
 def _expected(
@@ -261,13 +261,13 @@ class ExactSums:
         """What the first round measures."""
         return self.first * WHOLE // top
 
-    def measured(self, asked: Asked, top: int, *, gaussian: bool) -> tuple[int, ...]:
+    def measured(self, focus: Focus, top: int, *, gaussian: bool) -> tuple[int, ...]:
         """What the second round measures."""
-        factors = asked.factors(top, self.rows, gaussian=gaussian)
-        if not asked.tilt:
+        factors = focus.factors(top, self.rows, gaussian=gaussian)
+        if not focus.tilt:
             squares = Fraction(self.rows * self.second - self.first**2, max(self.rows, 1))
             return (floor(factors[0] * squares),)
-        g = (1 + asked.centre) * Fraction(top, 2)
+        g = (1 + focus.centre) * Fraction(top, 2)
         once = self.first - self.rows * g
         twice = self.second - 2 * g * self.first + self.rows * g * g
         return floor(factors[0] * once), floor(factors[1] * twice)
@@ -279,7 +279,7 @@ class Variances(Part):
 
     places: tuple[int, int, int]
     """Measures: rows, Σ(y − k) and Σ((y − k)² − h)."""
-    read: tuple[Sensitivity, ...]
+    moves: tuple[Sensitivity, ...]
     """How far one unit moves each of them."""
     top: int
     """K, the largest value."""
@@ -298,7 +298,7 @@ class Variances(Part):
     @property
     def inputs(self) -> tuple[tuple[int, Sensitivity], ...]:
         """All three."""
-        return tuple(zip(self.places, self.read, strict=True))
+        return tuple(zip(self.places, self.moves, strict=True))
 
     @property
     def numbers(self) -> int:
@@ -337,15 +337,15 @@ class Variances(Part):
         sums, law = self.powers(groups), priced.law
         rough = sums.rough(self.top) + int(draw.sample(law.first, 1)[0])
         about = (2 * rough + 1) / (WHOLE * max(sums.rows, 1)) - 1
-        asked = chosen(about, sums.rows, law)
-        exact = sums.measured(asked, self.top, gaussian=law.gaussian)
+        focus = choose_focus(about, sums.rows, law)
+        exact = sums.measured(focus, self.top, gaussian=law.gaussian)
         noise = draw.sample(law.law, 2)
         return Squares(
             rough,
             Fraction(WHOLE, self.top),
             law.first,
-            (1 + asked.centre) * Fraction(self.top, 2),
-            asked.factors(self.top, sums.rows, gaussian=law.gaussian),
+            (1 + focus.centre) * Fraction(self.top, 2),
+            focus.factors(self.top, sums.rows, gaussian=law.gaussian),
             tuple(x + int(more) for x, more in zip(exact, noise, strict=False)),
             law.law,
         )
@@ -358,15 +358,15 @@ class Variances(Part):
         """What the first round measures, and the second for some of its outcomes."""
         sums = self.powers(groups)
         yield " (rough mean)", {(0,): sums.rough(self.top)}
-        for asked in SHOWN:
-            values = sums.measured(asked, self.top, gaussian=self._gaussian)
-            words = f" about {float(asked.centre):g}, {asked.tilt}" if asked.tilt else " (itself)"
+        for focus in EXAMPLES:
+            values = sums.measured(focus, self.top, gaussian=self._gaussian)
+            words = f" about {float(focus.centre):g}, {focus.tilt}" if focus.tilt else " (itself)"
             yield words, {(j,): value for j, value in enumerate(values)}
 
 
-SHOWN: Final = (
+EXAMPLES: Final = (
     ITSELF,
-    *(Asked(Fraction(g, 4), t) for g in (-4, -3, 0, 1, 4) for t in _TILTS[::4]),
+    *(Focus(Fraction(g, 4), t) for g in (-4, -3, 0, 1, 4) for t in _TILTS[::4]),
 )
 """Second rounds that a replay looks at, whatever the first one would say."""
 
@@ -453,7 +453,7 @@ class PublicVariance(Formula):
         """Both rounds, and the number of rows."""
         return self.squares, self.count
 
-    def known(self, releases: Releases) -> tuple[Squares, int]:
+    def inputs(self, releases: Releases) -> tuple[Squares, int]:
         """What was released, and how many rows there are."""
         rows = read(releases, self.count, Numbers).values[0]
         return read(releases, self.squares, Squares), rows
@@ -466,23 +466,23 @@ class PublicVariance(Formula):
 
     def estimate(self, releases: Releases) -> Floats:
         """The variance, inside the possible range."""
-        release, n = self.known(releases)
+        release, n = self.inputs(releases)
         if (certain := self._certain(n)) is not None:
             return np.array([certain])
         if len(release.factors) == 1:
             return self._finish([_middle(release.values[0]) / float(release.factors[0]) / n], n)
         (a, b), (u, v) = map(float, release.factors), self._ends(release)
         m, square = (_middle(x) / (k * n) for x, k in zip(release.values, (a, b), strict=True))
-        found = square - m * m
+        variance = square - m * m
         if a >= 2 * float(_TILTS[0]) * b * max(v, -u) * (1 - 1e-9):
             # so few rows that the mean says more about the variance than the squares may
             inside = min(max(m, u), v)
-            found = min(found, (v - inside) * (inside - u))
-        return self._finish([found], n)
+            variance = min(variance, (v - inside) * (inside - u))
+        return self._finish([variance], n)
 
     def box(self, releases: Releases, level: float) -> Box:
         """All variances that the noise of the second round does not rule out."""
-        release, n = self.known(releases)
+        release, n = self.inputs(releases)
         if (certain := self._certain(n)) is not None:
             return Box(np.array([certain]), np.array([certain]))
         if len(release.factors) == 1:
@@ -492,9 +492,9 @@ class PublicVariance(Formula):
         else:
             low, high = self._about(release, n, 1 - level)
         # what the mean allows may lie below what the squares say: then nothing would be left
-        found = self.estimate(releases)
+        point = self.estimate(releases)
         least, most = self._finish([low], n), self._finish([high], n)
-        return Box(np.minimum(least, found), np.maximum(most, found))
+        return Box(np.minimum(least, point), np.maximum(most, point))
 
     def _ends(self, release: Squares) -> tuple[float, float]:
         """Ends of the range, from the centre."""
@@ -528,8 +528,8 @@ class PublicVariance(Formula):
     def _finish(self, variance: Sequence[float], n: int) -> Floats:
         """In units, of a sample where that is asked for, inside what is possible."""
         times = float(self.step) ** 2 * (n / max(n - 1, 1) if self.sample else 1.0)
-        found = np.clip(np.array(variance), 0.0, self.top**2 / 4) * times
-        return np.asarray(np.sqrt(found) if self.root else found)
+        spreads = np.clip(np.array(variance), 0.0, self.top**2 / 4) * times
+        return np.asarray(np.sqrt(spreads) if self.root else spreads)
 
     def margin(self, priced: Sequence[Priced], confidence: float) -> str:
         """Error at its worst: that of the variance itself."""

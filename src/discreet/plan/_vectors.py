@@ -102,14 +102,14 @@ class Numbers(Release):
         plain = Box(values - margin, values + margin)
         if self.threshold is None:
             return plain
-        chosen = self.values[:-1] if self.rest else self.values
+        counts = self.values[:-1] if self.rest else self.values
         # selection favours lucky noise: these ends invert the law given selection
         ends = {
-            y: m.interval_given_release(y, self.threshold, self.law, level) for y in set(chosen)
+            y: m.interval_given_release(y, self.threshold, self.law, level) for y in set(counts)
         }
-        low = np.array([ends[y].low for y in chosen], dtype=np.float64)
-        high = np.array([ends[y].high for y in chosen], dtype=np.float64)
-        tail = slice(len(chosen), None)
+        low = np.array([ends[y].low for y in counts], dtype=np.float64)
+        high = np.array([ends[y].high for y in counts], dtype=np.float64)
+        tail = slice(len(counts), None)
         return Box(np.append(low, plain.low[tail]), np.append(high, plain.high[tail]))
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,8 +138,8 @@ class Numbers(Release):
             raise damaged("its columns differ in length")
         if self.threshold is None:
             return
-        chosen = self.values[:-1] if self.rest else self.values
-        if self.law is None or any(v < self.threshold for v in chosen):
+        counts = self.values[:-1] if self.rest else self.values
+        if self.law is None or any(v < self.threshold for v in counts):
             raise damaged("a group is shown that was not selected")
 
 

@@ -82,9 +82,9 @@ class Wants:
             return None
         if self.clusters:
             return max(self.clusters.values(), key=len)[0]
-        found = [e for e in self.moments if e is not None and not self._is_constant_spread(e)]
+        candidates = [e for e in self.moments if e is not None and not self._is_constant_spread(e)]
         return min(
-            found,
+            candidates,
             key=lambda e: (self.degree(e) + e.type.nullable, e.type.hi - e.type.lo),
             default=None,
         )

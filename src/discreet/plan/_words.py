@@ -57,7 +57,7 @@ def text_of(operand: Operand, where: str, pattern: str | None = None) -> Expr | 
         name, moment = build.name_of(expr), expr.type.kind in (Kind.DATE, Kind.TIMESTAMP)
         hint = f"STRFTIME({name}, '%Y-%m-%d')"
         if moment and pattern is not None:  # days are written 2024-03-31: some patterns match none
-            days = calendar.named(calendar.as_date(expr), "%Y-%m-%d").type.labels
+            days = calendar.strftime(calendar.as_date(expr), "%Y-%m-%d").type.labels
             moment = any(like(pattern, str(day)) for day in days)
             hint = f"{hint} LIKE '{pattern}'"
         raise QueryError(
@@ -77,10 +77,10 @@ def _mapped(expr: Expr, change: Callable[[str], str]) -> Expr:
     for code in codes:
         places.setdefault(change(str(expr.type.labels[code])), []).append(code)
     labels = tuple(places)
-    return _chosen(expr, [(c, build.label(i, labels)) for i, c in enumerate(places.values())])
+    return _by_code(expr, [(c, build.label(i, labels)) for i, c in enumerate(places.values())])
 
 
-def _chosen(expr: Expr, values: Sequence[tuple[Sequence[int], Constant]]) -> Expr:
+def _by_code(expr: Expr, values: Sequence[tuple[Sequence[int], Constant]]) -> Expr:
     branches = tuple((OneOf(expr, tuple(codes)), value) for codes, value in values)
     return Case(branches, Constant.null(values[0][1].type))
 
@@ -89,10 +89,10 @@ def changed(
     where: str, operand: Operand, change: Callable[[str], str], node: Callable[[Expr], Expr]
 ) -> Operand:
     """Change a text: a constant and labels here, open text by an operator."""
-    given = text_of(operand, where)
-    if isinstance(given, Word):
-        return Word(change(given.text))
-    return _mapped(given, change) if given.type.kind is Kind.CATEGORY else node(given)
+    arg = text_of(operand, where)
+    if isinstance(arg, Word):
+        return Word(change(arg.text))
+    return _mapped(arg, change) if arg.type.kind is Kind.CATEGORY else node(arg)
 
 
 def lower(x: Operand) -> Operand:
@@ -127,7 +127,7 @@ def _initcap(text: str) -> str:
     return "".join(folded(c, upper=not before.isalnum()) for before, c in spaced)
 
 
-def written(x: Operand, words: str) -> Operand:
+def as_text(x: Operand, words: str) -> Operand:
     """CAST to text: of a whole number or a day, a category whose labels are public."""
     if isinstance(x, Word):
         return x
@@ -136,7 +136,7 @@ def written(x: Operand, words: str) -> Operand:
     if t.kind in (Kind.TEXT, Kind.CATEGORY):
         return expr
     if t.kind is Kind.DATE:
-        return calendar.named(expr, "%Y-%m-%d")
+        return calendar.strftime(expr, "%Y-%m-%d")
     if t.kind is Kind.TIMESTAMP:
         raise UnsupportedQueryError(
             "CAST of a time to text is not supported; its day is a text, "
@@ -186,8 +186,8 @@ def right(x: Operand, length: int) -> Operand:
     """Return the last characters."""
     if length < 0:
         raise QueryError("RIGHT takes a length of at least 0", hint="RIGHT(name, 3)")
-    cut = min(length, LONGEST)
-    return changed("RIGHT", x, lambda t: t[-cut:] if cut else "", lambda e: Suffix(e, cut))
+    size = min(length, LONGEST)
+    return changed("RIGHT", x, lambda t: t[-size:] if size else "", lambda e: Suffix(e, size))
 
 
 def split_part(x: Operand, separator: str, place: int) -> Operand:
@@ -218,27 +218,27 @@ def replace(x: Operand, old: str, new: str) -> Operand:
 
 def length(x: Operand) -> Operand:
     """Count characters."""
-    given = text_of(x, "LENGTH")
-    if isinstance(given, Word):
-        return build.number(Fraction(len(given.text)))
-    if given.type.kind is Kind.TEXT:
-        return Length(given)
-    lengths = [(c, Fraction(len(str(given.type.labels[c])))) for c in given.possible]
-    return _chosen(given, [((c,), build.number(n)) for c, n in lengths])
+    arg = text_of(x, "LENGTH")
+    if isinstance(arg, Word):
+        return build.number(Fraction(len(arg.text)))
+    if arg.type.kind is Kind.TEXT:
+        return Length(arg)
+    lengths = [(c, Fraction(len(str(arg.type.labels[c])))) for c in arg.possible]
+    return _by_code(arg, [((c,), build.number(n)) for c, n in lengths])
 
 
 def _spelled(x: Operand) -> Operand:
     """A whole number among texts is written out."""
     number = isinstance(x, Expr) and x.type.kind is Kind.NUMBER
-    return written(x, "the number") if number else x
+    return as_text(x, "the number") if number else x
 
 
 def concat(parts: Sequence[Operand], *, skip: bool) -> Operand:
     """Join constants and listed categories; `skip` leaves NULL out, else it wins."""
-    given = [p for p in parts if not isinstance(p, Null)]
-    if len(given) < len(parts) and not skip:
+    operands = [p for p in parts if not isinstance(p, Null)]
+    if len(operands) < len(parts) and not skip:
         return Null()
-    texts = [text_of(_spelled(p), "CONCAT") for p in given]
+    texts = [text_of(_spelled(p), "CONCAT") for p in operands]
     columns = [t for t in texts if isinstance(t, Expr)]
     if not columns:
         return Word("".join(t.text for t in texts if isinstance(t, Word)))
@@ -271,14 +271,14 @@ def _pairs(texts: Sequence[Expr | Word], columns: Sequence[Expr], *, skip: bool)
             f"CONCAT joins listed categories with at most {MAX_PAIRS} combinations of values",
             hint=f"GROUP BY {', '.join(filter(None, names))}" if all(names) else None,
         )
-    found: dict[str, list[Expr]] = {}
-    for chosen in product(*choices):
-        values = iter([label for _, label in chosen])
+    by_label: dict[str, list[Expr]] = {}
+    for choice in product(*choices):
+        values = iter([label for _, label in choice])
         whole = "".join(t.text if isinstance(t, Word) else next(values) for t in texts)
-        found.setdefault(whole, []).append(build.conjunction([test for test, _ in chosen]))
-    labels = tuple(found)
+        by_label.setdefault(whole, []).append(build.conjunction([test for test, _ in choice]))
+    labels = tuple(by_label)
     branches = [(build.disjunction(tests), build.label(i, labels))
-                for i, tests in enumerate(found.values())]  # fmt: skip
+                for i, tests in enumerate(by_label.values())]  # fmt: skip
     return build.typed(build.case(branches, Null()), "CONCAT")
 
 
@@ -286,27 +286,27 @@ def matches(x: Operand, pattern: str, *, fold: bool = False, escape: str | None 
     """Test LIKE (or ILIKE, where `fold`)."""
     form = _rewritten(folded(pattern) if fold else pattern, escape)
     if isinstance(x, Expr) and x.type.moment and escape is None and _DAYS.fullmatch(pattern):
-        x = calendar.named(calendar.as_date(x), "%Y-%m-%d")  # as a database writes it
-    given = text_of(x, "LIKE", pattern)
-    if isinstance(given, Word):
-        return build.truth(value=like(form, folded(given.text) if fold else given.text))
-    if given.type.kind is Kind.TEXT:
-        return Like(Fold(given, upper=False) if fold else given, form)
-    labels = ((c, str(given.type.labels[c])) for c in given.possible)
-    return OneOf(given, tuple(c for c, t in labels if like(form, folded(t) if fold else t)))
+        x = calendar.strftime(calendar.as_date(x), "%Y-%m-%d")  # as a database writes it
+    arg = text_of(x, "LIKE", pattern)
+    if isinstance(arg, Word):
+        return build.truth(value=like(form, folded(arg.text) if fold else arg.text))
+    if arg.type.kind is Kind.TEXT:
+        return Like(Fold(arg, upper=False) if fold else arg, form)
+    labels = ((c, str(arg.type.labels[c])) for c in arg.possible)
+    return OneOf(arg, tuple(c for c, t in labels if like(form, folded(t) if fold else t)))
 
 
 def regexp(x: Operand, pattern: str, flags: str = "") -> Expr:
     """Test a regular expression anywhere in a text; the flag i ignores the case of letters."""
     if flags.strip("ci"):
         raise QueryError("a regular expression takes the flag i or none", hint="'i'")
-    given, form = text_of(x, "REGEXP_LIKE"), regex.read(pattern, fold="i" in flags)
-    if isinstance(given, Word):
-        return build.truth(value=form.matches(given.text[:LONGEST]))
-    if given.type.kind is Kind.TEXT:
-        return Matches(given, pattern, fold="i" in flags)
-    labels = ((c, str(given.type.labels[c])) for c in given.possible)
-    return OneOf(given, tuple(c for c, t in labels if form.matches(t[:LONGEST])))
+    arg, form = text_of(x, "REGEXP_LIKE"), regex.read(pattern, fold="i" in flags)
+    if isinstance(arg, Word):
+        return build.truth(value=form.matches(arg.text[:LONGEST]))
+    if arg.type.kind is Kind.TEXT:
+        return Matches(arg, pattern, fold="i" in flags)
+    labels = ((c, str(arg.type.labels[c])) for c in arg.possible)
+    return OneOf(arg, tuple(c for c, t in labels if form.matches(t[:LONGEST])))
 
 
 _DAYS: Final = re.compile(r"[0-9-]{4,10}%")
@@ -319,13 +319,13 @@ def _rewritten(pattern: str, escape: str | None) -> str:
         raise QueryError("ESCAPE takes one character", hint="LIKE '50!%' ESCAPE '!'")
     if len(pattern) > LONGEST // 2:
         raise QueryError("the pattern is too long")
-    written, signs = [], iter(pattern)
+    pieces, signs = [], iter(pattern)
     for sign in signs:
         if sign == escape:
             sign = next(signs, "")  # noqa: PLW2901 - the escaped sign stands for itself
             if not sign:
                 raise QueryError("the pattern ends in its escape character")
-            written.append("!" + sign if sign in "!%_" else sign)
+            pieces.append("!" + sign if sign in "!%_" else sign)
         else:
-            written.append("!!" if sign == "!" else sign)
-    return "".join(written)
+            pieces.append("!!" if sign == "!" else sign)
+    return "".join(pieces)

@@ -11,7 +11,7 @@ from typing import ClassVar, Final, cast
 from discreet._dataclass import dataclass
 from discreet._exact import Number, show
 from discreet.policy._check import number, refusal, settle
-from discreet.policy._domain import Outside, Shown, bounded, named
+from discreet.policy._domain import Declaration, Outside, bounded, column_name
 from discreet.policy._formats import date_format, date_pattern
 
 _EPOCH: Final = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - naive means UTC throughout
@@ -19,7 +19,7 @@ _MICROSECOND: Final = dt.timedelta(microseconds=1)
 _MICRO: Final = Fraction(1, 10**6)
 
 
-class Written(Shown):
+class Moment(Declaration):
     """Moments that a CSV file may write in a form of its own."""
 
     __slots__ = ()
@@ -32,7 +32,7 @@ class Written(Shown):
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Date(Written):
+class Date(Moment):
     """A calendar day from `min` to `max`.
 
     Parameters
@@ -74,7 +74,7 @@ class Date(Written):
         nullable: bool = True,
         null: dt.date | str | None = None,
     ) -> None:
-        own, subject = named(name)
+        own, subject = column_name(name)
         usual = (dt.date(2000, 1, 1), dt.date(2099, 12, 31))
         facts = bounded((min, max), (outside, nullable, null), subject, _day, usual)
         settle(self, name=own, format=date_format(format, subject), **facts)
@@ -98,7 +98,7 @@ def _day(value: object, subject: str, key: str) -> dt.date:
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Timestamp(Written):
+class Timestamp(Moment):
     """A moment from `min` to `max`, in UTC, on a grid of `step` seconds.
 
     Parameters
@@ -146,7 +146,7 @@ class Timestamp(Written):
         nullable: bool = True,
         null: dt.date | str | None = None,
     ) -> None:
-        own, subject = named(name)
+        own, subject = column_name(name)
         width = number(step, subject, "step")
         if width <= 0 or (width / _MICRO).denominator != 1:
             raise refusal(

@@ -179,20 +179,20 @@ def collect(items: object, kind: str, key: str, of: Any) -> Frozen[Any]:
     if not isinstance(items, Iterable) or isinstance(items, str | bytes):
         raise refusal(f"{key} must be a list or a mapping, got {type(items).__name__}", key)
     listed = items.values() if isinstance(items, Mapping) else items
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     folded: dict[str, str] = {}
     for item in listed:
         if not isinstance(item, of):
             raise refusal(f"{key} must hold {key}, got {type(item).__name__}", key)
         label = str(item.name)
-        if (twin := folded.setdefault(label.casefold(), label)) != label or label in found:
+        if (twin := folded.setdefault(label.casefold(), label)) != label or label in members:
             raise refusal(
                 f"two {kind}s are called {quote(twin)} and {quote(label)}: "
                 "names must differ by more than case, or SQL could not tell them apart",
                 key,
                 label,
             )
-        found[label] = item
-    if isinstance(items, Mapping) and list(items) != list(found):
+        members[label] = item
+    if isinstance(items, Mapping) and list(items) != list(members):
         raise refusal(f"{key}: each {kind} must stand under its own name", key)
-    return Frozen(found)
+    return Frozen(members)

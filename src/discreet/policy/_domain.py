@@ -18,7 +18,7 @@ Outside: TypeAlias = Literal["clamp", "null"]
 V = TypeVar("V")
 
 
-class Shown:
+class Declaration:
     """Columns print as the call that makes them, without what is default."""
 
     __slots__ = ()
@@ -31,10 +31,10 @@ class Shown:
         return f"{type(self).__name__}({', '.join([repr(self.name), *words])})"
 
 
-def describe(column: Shown) -> dict[str, object]:
+def describe(column: Declaration) -> dict[str, object]:
     """Give a column as the mapping of a policy file, without what is default."""
     entries: dict[str, object] = {"type": column.type}
-    for field in fields(column):  # type: ignore[arg-type]  # every Shown is a dataclass
+    for field in fields(column):  # type: ignore[arg-type]  # every Declaration is a dataclass
         value = getattr(column, field.name)
         # nullable follows from null, so writing null says it all
         if field.name not in {"name", "nullable"} and value != field.default:
@@ -42,7 +42,7 @@ def describe(column: Shown) -> dict[str, object]:
     return entries
 
 
-def named(name: object) -> tuple[str, str]:
+def column_name(name: object) -> tuple[str, str]:
     """Read a column's name; return it, and how messages call the column."""
     own = read_name(name, "column")
     return own, f"column {quote(own)}"
@@ -76,12 +76,12 @@ def bounded(
     Without public bounds one value could be arbitrarily large. `rules` are `outside`, `nullable`
     and `null` of the column; `read` takes a value, the subject and a key.
     """
-    given = dict(zip(("min", "max"), ends, strict=True))
-    if missing := [key for key, end in given.items() if end is None]:
-        fix = {k: e if given[k] is None else given[k] for k, e in zip(given, example, strict=True)}
+    edges = dict(zip(("min", "max"), ends, strict=True))
+    if missing := [key for key, end in edges.items() if end is None]:
+        fix = {k: e if edges[k] is None else edges[k] for k, e in zip(edges, example, strict=True)}
         raise refusal(f"{subject}: needs public bounds, {missing[0]} is missing", fix=fix)
-    low, high = (read(end, subject, key) for key, end in given.items())
-    first, last = _written(low), _written(high)
+    low, high = (read(end, subject, key) for key, end in edges.items())
+    first, last = _spelling(low), _spelling(high)
     if low > high:  # type: ignore[operator]  # every V used here is ordered
         fix = {"min": last, "max": first}
         raise refusal(f"{subject}: min {first} is above max {last}", "min", fix=fix)
@@ -103,5 +103,5 @@ def bounded(
     }
 
 
-def _written(value: Any) -> object:
+def _spelling(value: Any) -> object:
     return plain(Fraction(value)) if isinstance(value, int | Fraction) else value.isoformat()

@@ -27,7 +27,7 @@ _SPOKEN: Final = (
 _LONGEST: Final = 40
 
 
-def date_format(given: object, subject: str) -> str | None:
+def date_format(value: object, subject: str) -> str | None:
     """Check the format of a column of dates or moments.
 
     >>> date_format("%d.%m.%Y", "column d"), date_format(None, "column d")
@@ -38,10 +38,10 @@ def date_format(given: object, subject: str) -> str | None:
     discreet.errors.PolicyError: column d: format "DD.MM.YYYY" has no %Y, %m and %d
         try: format="%d.%m.%Y"
     """
-    if given is None:
+    if value is None:
         return None
-    form = text(given, subject, "format", limit=_LONGEST)
-    letters = [found[1:] for found in re.findall("%.?", form, re.DOTALL)]
+    form = text(value, subject, "format", limit=_LONGEST)
+    letters = [field[1:] for field in re.findall("%.?", form, re.DOTALL)]
 
     def wrong(why: str) -> Exception:
         spoken = form
@@ -72,14 +72,14 @@ def date_pattern(form: str) -> str:
     ('[0-9]{4}\\-[0-9]{1,2}\\-[0-9]{1,2}', '[0-9]{4}[0-9]{2}[0-9]{2}')
     """
     parts = re.split("(%.)", form)
-    written = []
+    pieces = []
     for at, part in enumerate(parts):
         if at % 2 == 0:
-            written.append(re.escape(part))
+            pieces.append(re.escape(part))
             continue
         # side by side, numbers have all their digits: who could tell 2025111 otherwise
         before, after = parts[at - 1], parts[at + 1]
         beside = (not before and at > 1) or (not after and at + 2 < len(parts))
         field = _FIELDS[part[1]]
-        written.append("[0-9]{2}" if field == _TWO and beside else field)
-    return "".join(written)
+        pieces.append("[0-9]{2}" if field == _TWO and beside else field)
+    return "".join(pieces)

@@ -9,7 +9,7 @@ from discreet._dataclass import dataclass
 from discreet._text import quote
 from discreet.policy._check import FloatText, count, flag, refusal, settle, whole
 from discreet.policy._check import text as read_text
-from discreet.policy._domain import Shown, named, null_rule
+from discreet.policy._domain import Declaration, column_name, null_rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ Label: TypeAlias = str | int | bool
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Category(Shown):
+class Category(Declaration):
     """One of a public, ordered list of values; all keys of a ``GROUP BY`` come from it.
 
     Parameters
@@ -60,7 +60,7 @@ class Category(Shown):
         nullable: bool = True,
         null: Label | None = None,
     ) -> None:
-        own, subject = named(name)
+        own, subject = column_name(name)
         listed = _values(values, subject)
         if other is not None:
             other = _value(other, _kind(listed[0]), subject, "other")
@@ -132,7 +132,7 @@ def _value(value: object, kind: type | None, subject: str, *path: str) -> Label:
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Boolean(Shown):
+class Boolean(Declaration):
     """True or false.
 
     Examples
@@ -147,7 +147,7 @@ class Boolean(Shown):
     null: bool | None = None
 
     def __init__(self, name: str, *, nullable: bool = True, null: bool | None = None) -> None:
-        own, subject = named(name)
+        own, subject = column_name(name)
         settle(self, name=own)
         settle(
             self,
@@ -156,7 +156,7 @@ class Boolean(Shown):
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Text(Shown):
+class Text(Declaration):
     """Opaque text: it can be counted, and grouped only by private key selection.
 
     Parameters
@@ -190,7 +190,7 @@ class Text(Shown):
         null: str | None = None,
         longest: Number = 1_000,
     ) -> None:
-        own, subject = named(name)
+        own, subject = column_name(name)
         settle(self, name=own, longest=count(longest, subject, "longest", MAX_LENGTH))
         settle(
             self, **null_rule(nullable, null, subject, lambda v: read_text(v, subject, "null"), "")

@@ -56,7 +56,7 @@ class _Scanner:
         self.at = 0
         self.lines: dict[Path, int] = {}
         self._line = 1
-        self._counted = 0
+        self._mark = 0
 
     def document(self) -> None:
         section: Path = ()
@@ -134,8 +134,8 @@ class _Scanner:
             self._skip(blank)
 
     def _here(self) -> int:
-        self._line += self.text.count("\n", self._counted, self.at)
-        self._counted = self.at
+        self._line += self.text.count("\n", self._mark, self.at)
+        self._mark = self.at
         return self._line
 
     def _skip(self, pattern: re.Pattern[str]) -> None:

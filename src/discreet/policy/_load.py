@@ -32,7 +32,7 @@ _LONGEST_INTEGER: Final = 4000
 
 _DIGITS: Final = re.compile(r"[0-9_]+")
 _POSITION: Final = re.compile(r" \(at line (\d+), column \d+\)$")
-_NAMED: Final = re.compile(r"^([\w -]*\w)\s*=")
+_KEY: Final = re.compile(r"^([\w -]*\w)\s*=")
 _UNQUOTED: Final = re.compile(r"=\s*([A-Za-z][\w./:-]*)(?=\s*(?:[,}\]#]|$))")
 _ALIASES: Final = {
     "int": "integer", "bigint": "integer", "count": "integer",
@@ -112,26 +112,26 @@ def _read_values(raw: dict[str, Any], folder: Path) -> None:
             spec["values"] = _values_of(spec["values"], tables, ("tables", name, "columns", column))
 
 
-def _mapping(given: object) -> Mapping[str, Any]:
-    return given if isinstance(given, Mapping) else {}
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
-def _values_of(given: Mapping[str, Any], tables: Any, path: tuple[str, ...]) -> list[Any]:
-    table = _mapping(tables.get(given.get("table")))
-    found = _mapping(_mapping(table.get("columns")).get(str(given.get("column")))).get("values")
-    if set(given) != {"table", "column"} or table.get("public") is not True:
-        found = None
-    if not isinstance(found, list):
+def _values_of(link: Mapping[str, Any], tables: Any, path: tuple[str, ...]) -> list[Any]:
+    table = _mapping(tables.get(link.get("table")))
+    values = _mapping(_mapping(table.get("columns")).get(str(link.get("column")))).get("values")
+    if set(link) != {"table", "column"} or table.get("public") is not True:
+        values = None
+    if not isinstance(values, list):
         raise refusal(f"column {quote(path[-1])}: values must be a list, a file with one on each "
                       "line, or a column of a public table whose values are listed", *path,
                       hint='values = { file = "codes.txt" }')  # fmt: skip
-    return list(found)
+    return list(values)
 
 
-def _lines_of(given: Mapping[str, Any], folder: Path, path: tuple[str, ...]) -> list[str]:
+def _lines_of(link: Mapping[str, Any], folder: Path, path: tuple[str, ...]) -> list[str]:
     subject = f"column {quote(path[-1])}"
-    file = given.get("file")
-    if set(given) != {"file"} or not isinstance(file, str):
+    file = link.get("file")
+    if set(link) != {"file"} or not isinstance(file, str):
         raise refusal(f"{subject}: values are a list, or a file with one on each line", *path,
                       hint='values = { file = "codes.txt" }')  # fmt: skip
     text = _read(folder / file).removeprefix("\ufeff")
@@ -184,7 +184,7 @@ def _repair(rows: tuple[str, ...], line: int) -> str | None:
         return None
     quoted = _UNQUOTED.sub(lambda m: m[0] if m[1] in {"true", "false"} else f'= "{m[1]}"', row)
     # a name with other letters than A to Z is a name in quotes
-    quoted = _NAMED.sub(lambda m: m[0] if m[1].isascii() else f'"{m[1]}" =', quoted)
+    quoted = _KEY.sub(lambda m: m[0] if m[1].isascii() else f'"{m[1]}" =', quoted)
     try:
         tomllib.loads(quoted)
     except (ValueError, RecursionError):
@@ -257,7 +257,7 @@ def _key_hint(path: tuple[str, ...], raw: Mapping[str, Any], fix: Mapping[str, o
     if key is None:
         dropped = next(iter(fix))
         return "# " + _toml.pair(dropped, raw.get(dropped))
-    section = isinstance(fix[key], Mapping) and any(fix[key] is given for given in raw.values())
+    section = isinstance(fix[key], Mapping) and any(fix[key] is entry for entry in raw.values())
     if section:  # only its header was misspelt
         return f"[{'.'.join(map(_toml.key, (*path, key)))}]"
     return _toml.pair(key, fix[key])
@@ -265,30 +265,30 @@ def _key_hint(path: tuple[str, ...], raw: Mapping[str, Any], fix: Mapping[str, o
 
 def _policy(raw: Mapping[str, Any]) -> Policy:
     with _inside(raw=raw):
-        _known(raw, ("policy", "ledger", "budget", "service", "tables"), "a policy")
+        _check_keys(raw, ("policy", "ledger", "budget", "service", "tables"), "a policy")
     about = _section(raw, "policy", {"name": "people"})
     with _inside("policy", raw=about):
-        _known(about, ("name", "beside"), "[policy]")
+        _check_keys(about, ("name", "beside"), "[policy]")
         name, beside = policy_name(about.get("name")), about.get("beside")
     book = _section(raw, "ledger", {"witness": "postgresql://db.example/marks"})
     with _inside("ledger", raw=book):
-        _known(book, ("witness",), "[ledger]")
+        _check_keys(book, ("witness",), "[ledger]")
     stated = _section(raw, "service", {"rows": 1_000_000})
     with _inside("service", raw=stated):
-        _known(stated, [f.name for f in fields(Service)], "[service]")
+        _check_keys(stated, [f.name for f in fields(Service)], "[service]")
         service = Service(**stated)
     if "budget" not in raw:
         raise refusal("a policy needs a budget", hint='budget = { epsilon = "1" }')
     sums = _section(raw, "budget", {"epsilon": "1"})
     with _inside("budget", raw=sums):
-        _known(sums, [f.name for f in fields(Budget)], "[budget]")
+        _check_keys(sums, [f.name for f in fields(Budget)], "[budget]")
         budget = Budget(**sums)
     if "tables" not in raw:
         raise refusal("a policy needs at least one table", hint="[tables.people.columns]")
     tables = _section(raw, "tables", {"people": {"columns": {}}})
-    built = [_table(_text_key(key, "table"), body) for key, body in tables.items()]
+    definitions = [_table(_text_key(key, "table"), body) for key, body in tables.items()]
     with _inside(raw=about):
-        return Policy(built, budget, name, beside, book.get("witness"), service=service)
+        return Policy(definitions, budget, name, beside, book.get("witness"), service=service)
 
 
 def _section(raw: Mapping[str, Any], key: str, example: Mapping[str, object]) -> Mapping[str, Any]:
@@ -306,7 +306,7 @@ def _table(name: str, raw: object) -> Table:
     columns: list[Column] = []
     with _inside("tables", name, raw=raw):
         keys = [f.name for f in fields(Table) if f.name != "name"]
-        _known(raw, keys, f"table {quote(name)}")
+        _check_keys(raw, keys, f"table {quote(name)}")
         if raw.get("public") is True and "neighbours" in raw:
             message = f"table {quote(name)} is public: neighbours has no meaning"
             raise refusal(message, "neighbours", fix={"neighbours": None})
@@ -325,7 +325,7 @@ def _column(base: tuple[str, ...], name: str, raw: object) -> Column:
     with _inside(*base, name, raw=raw):
         kind = KINDS[_type(name, raw)]
         keys = [f.name for f in fields(kind) if f.name != "name"]
-        _known(raw, ["type", *keys], f"{kind.type} column {quote(name)}")
+        _check_keys(raw, ["type", *keys], f"{kind.type} column {quote(name)}")
         return kind(name, **{k: v for k, v in raw.items() if k != "type"})
 
 
@@ -342,14 +342,14 @@ def _type(name: str, raw: Mapping[str, Any]) -> str:
     raise refusal(message, "type", fix={"type": near})
 
 
-def _known(raw: Mapping[str, Any], known: list[str] | tuple[str, ...], owner: str) -> None:
+def _check_keys(raw: Mapping[str, Any], keys: list[str] | tuple[str, ...], owner: str) -> None:
     """Refuse a key nobody reads, naming the one that was probably meant."""
     for key in raw:
-        if key in known:
+        if key in keys:
             continue
-        near = nearest(key, [k for k in known if k not in raw])
+        near = nearest(key, [k for k in keys if k not in raw])
         fix = {str(key): None} | ({near: raw[key]} if near else {})
-        message = f"{owner} has no key {quote(key)}; it has {', '.join(known)}"
+        message = f"{owner} has no key {quote(key)}; it has {', '.join(keys)}"
         raise refusal(message, _text_key(key, "key"), fix=fix)
 
 

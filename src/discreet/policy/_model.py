@@ -256,9 +256,9 @@ class Table:
         own = read_name(name, "table")
         subject = f"table {quote(own)}"
         above = owner_of(owner, subject)
-        named = None if key is None else text(key, subject, "key", limit=255)
+        key_name = None if key is None else text(key, subject, "key", limit=255)
         listed = collect(columns, "column", "columns", Column)
-        ids = (None if named == unit else named, None if above is None else above.column)
+        ids = (None if key_name == unit else key_name, None if above is None else above.column)
         limits = max_rows_per_unit, max_groups_per_unit, max_rows_per_group, max_rows_per_parent
         relation = choice(neighbours, [n.value for n in Neighbours], subject, "neighbours")
         settle(
@@ -274,7 +274,7 @@ class Table:
                 for key, limit in zip(LIMITS, limits, strict=True)
             },
             numbers=None if numbers is None else choice(numbers, NUMBERS, subject, "numbers"),
-            key=named,
+            key=key_name,
             owner=above,
             weight=None if weight is None else text(weight, subject, "weight", limit=255),
             unprotected=self._exact(unprotected, listed, relation, subject),
@@ -285,18 +285,18 @@ class Table:
         self._check_public() if self.public else self._check_private()
 
     @staticmethod
-    def _exact(given: object, columns: Iterable[str], relation: str, subject: str) -> Exact:
+    def _exact(value: object, columns: Iterable[str], relation: str, subject: str) -> Exact:
         """Read what may be released exactly; it needs a relation that keeps the total."""
-        known = ("total", *(f"total by {name}" for name in columns))
-        named = _listed(given, known, subject, "unprotected")
-        if named and relation != Neighbours.CHANGE_ONE:
+        options = ("total", *(f"total by {name}" for name in columns))
+        totals = _listed(value, options, subject, "unprotected")
+        if totals and relation != Neighbours.CHANGE_ONE:
             raise refusal(
                 f"{subject}: an exact total tells whether one row more is there; totals may be "
                 "unprotected only where neighbours keep them",
                 "unprotected",
                 fix={"neighbours": "change-one"},
             )
-        return named
+        return totals
 
     def _check_weight(self, name: str) -> None:
         subject, column = f"table {quote(self.name)}", self.columns.get(name)
@@ -348,10 +348,10 @@ class Table:
                           "each row is one person, leave it out", "unit")  # fmt: skip
         folded = {column.casefold(): column for column in self.columns}
         column = None if self.owner is None else self.owner.column
-        for key, named in (("unit", self.unit), ("key", self.key), ("owner", column)):
-            declared = folded.get((named or "").casefold(), named)
-            if declared != named:
-                message = f"{subject}: {key} {quote(named or '')} is declared as {quote(declared)}"
+        for key, word in (("unit", self.unit), ("key", self.key), ("owner", column)):
+            declared = folded.get((word or "").casefold(), word)
+            if declared != word:
+                message = f"{subject}: {key} {quote(word or '')} is declared as {quote(declared)}"
                 raise refusal(message, key, fix=None if key == "owner" else {key: declared})
         if per_parent is not None and self.owner is None:
             raise refusal(f"{subject} has no owner, so max_rows_per_parent has no meaning",
@@ -495,7 +495,7 @@ class Policy:
             mapping["policy"] = about
         if self.witness is not None:
             mapping["ledger"] = {"witness": self.witness}
-        mapping["budget"] = _given(self.budget)
+        mapping["budget"] = _arguments(self.budget)
         if stated := self.service.to_mapping():
             mapping["service"] = stated
         mapping["tables"] = {n: _table_mapping(t) for n, t in self.tables.items()}
@@ -539,14 +539,14 @@ def _witness(url: object) -> str | None:
     return text
 
 
-def _listed(given: object, known: Sequence[str], subject: str, key: str) -> tuple[str, ...]:
+def _listed(value: object, options: Sequence[str], subject: str, key: str) -> tuple[str, ...]:
     """Read a list of words, each one of those that are known."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise refusal(f"{subject}: {key} is a list", key, fix={key: list(known[:1])})
-    return tuple([choice(word, known or ("a declared column",), subject, key) for word in given])
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise refusal(f"{subject}: {key} is a list", key, fix={key: list(options[:1])})
+    return tuple([choice(word, options or ("a declared column",), subject, key) for word in value])
 
 
-def _given(budget: Budget) -> dict[str, object]:
+def _arguments(budget: Budget) -> dict[str, object]:
     amounts = {k: getattr(budget, k) for k in ("epsilon", "delta", "rho") if getattr(budget, k)}
     shares = {"shares": dict(budget.shares)} if budget.shares else {}
     least = {} if budget.minimum == MINIMUM else {"minimum": budget.minimum}
@@ -565,9 +565,9 @@ def _table_mapping(table: Table) -> dict[str, object]:
     return {**mapping, "columns": {n: describe(c) for n, c in table.columns.items()}}
 
 
-def _pick(found: Mapping[str, object], name: str, kind: str) -> object:
-    if isinstance(name, str) and name in found:
-        return found[name]
-    near = nearest(name, found)
-    names = ", ".join(quote(n) for n in list(found)[:10]) or "none"
+def _pick(choices: Mapping[str, object], name: str, kind: str) -> object:
+    if isinstance(name, str) and name in choices:
+        return choices[name]
+    near = nearest(name, choices)
+    names = ", ".join(quote(n) for n in list(choices)[:10]) or "none"
     raise refusal(f"there is no {kind} called {quote(name)}; known: {names}", hint=near)

@@ -9,7 +9,7 @@ from typing import ClassVar, Final
 from discreet._dataclass import dataclass
 from discreet._exact import Number, show
 from discreet.policy._check import number, plain, refusal, settle, whole
-from discreet.policy._domain import Outside, Shown, bounded, named
+from discreet.policy._domain import Declaration, Outside, bounded, column_name
 
 GRID_BITS: Final = 53
 """Grid integers stay below 2^53: a double holds each of them exactly."""
@@ -18,7 +18,7 @@ _DEFAULT_CELLS: Final = 2**20
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Integer(Shown):
+class Integer(Declaration):
     """A whole number from `min` to `max`, both below 2^62 in size.
 
     Parameters
@@ -56,7 +56,7 @@ class Integer(Shown):
         nullable: bool = True,
         null: Number | None = None,
     ) -> None:
-        own, subject = named(name)
+        own, subject = column_name(name)
         settle(self, name=own, **bounded((min, max), (outside, nullable, null), subject, whole))
 
     @property
@@ -66,7 +66,7 @@ class Integer(Shown):
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Real(Shown):
+class Real(Declaration):
     """A number from `min` to `max` on a public grid of width `step`.
 
     NaN is NULL; ±inf lie outside the bounds. Values are clamped (or dropped),
@@ -117,7 +117,7 @@ class Real(Shown):
         nullable: bool = True,
         null: Number | None = None,
     ) -> None:
-        own, subject = named(name)
+        own, subject = column_name(name)
         settle(self, name=own, **bounded((min, max), (outside, nullable, null), subject, number))
         settle(self, step=_step(step, self.min, self.max, subject))
         if self.null is not None:

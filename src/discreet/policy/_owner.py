@@ -49,8 +49,8 @@ class Owner:
     column: str
 
     def __init__(self, table: str | Table, column: str) -> None:
-        named = text(table, "owner", "table", limit=255) if isinstance(table, str) else table
-        settle(self, table=named, column=text(column, "owner", "column", limit=255))
+        target = text(table, "owner", "table", limit=255) if isinstance(table, str) else table
+        settle(self, table=target, column=text(column, "owner", "column", limit=255))
 
     @property
     def name(self) -> str:
@@ -63,26 +63,26 @@ class Owner:
         return None if isinstance(self.table, str) else self.table
 
 
-def owner_of(given: object, subject: str) -> Owner | None:
+def owner_of(value: object, subject: str) -> Owner | None:
     """Read an owner from a policy file's table, or take it as it is."""
-    if given is None or isinstance(given, Owner):
-        return given
-    if not isinstance(given, Mapping) or set(given) != {"table", "column"}:
+    if value is None or isinstance(value, Owner):
+        return value
+    if not isinstance(value, Mapping) or set(value) != {"table", "column"}:
         raise refusal(
             f"{subject}: owner names a table, and the column that says which row of it",
             "owner",
             fix={"owner": {"table": "visits", "column": "visit_id"}},
         )
-    return Owner(given["table"], given["column"])
+    return Owner(value["table"], value["column"])
 
 
 def with_ids(columns: Frozen[Column], ids: Iterable[str | None]) -> Frozen[Column]:
     """Columns, and those that name keys: as text, where nothing else is declared."""
-    known = {name.casefold() for name in columns}
+    names = {name.casefold() for name in columns}
     more = {
         name: Text(name, longest=MAX_LENGTH)
         for name in ids
-        if name is not None and name.casefold() not in known
+        if name is not None and name.casefold() not in names
     }
     return Frozen({**columns, **more}) if more else columns
 

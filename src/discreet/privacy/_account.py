@@ -98,12 +98,12 @@ def admit(
     if total.fits(cap):
         return total
     room = cap - spent
-    asked, left = [f"{symbol}={show(cost.size)}"], [f"{symbol}={show(room.size)}"]
+    request, rest = [f"{symbol}={show(cost.size)}"], [f"{symbol}={show(room.size)}"]
     if cap.delta or cost.delta:
-        asked.append(f"δ={show(cost.delta)}")
-        left.append(f"δ={show(room.delta)}")
+        request.append(f"δ={show(cost.delta)}")
+        rest.append(f"δ={show(room.delta)}")
     raise BudgetExceededError(
-        f"this costs {', '.join(asked)}; {holder} has {', '.join(left)} left "
+        f"this costs {', '.join(request)}; {holder} has {', '.join(rest)} left "
         f"of {symbol}={show(cap.size)}",
         hint=None if room.size > 0 else "nothing fits: the budget is spent",
     )
@@ -164,8 +164,8 @@ class Accounting(StrEnum):
                 root = 1 / Fraction(gaussian_sigma(1, epsilon, delta))
                 return Amount(root**2)
         whole = _exact.delta(delta)
-        kept = whole / 2 if aside is None else read_delta(aside)
-        return Amount(_rho_within(_exact.epsilon(epsilon), whole, kept), kept)
+        reserve = whole / 2 if aside is None else read_delta(aside)
+        return Amount(_rho_within(_exact.epsilon(epsilon), whole, reserve), reserve)
 
     def charge(self, loss: PrivacyLoss) -> Amount:
         """Return what `loss` costs in this currency, rounded up."""

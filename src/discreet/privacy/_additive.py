@@ -136,7 +136,7 @@ class Gaussian(PrivacyLoss):
         """μ, rounded up."""
         return sqrt_up(self.mu2)
 
-    def _shown(self) -> dict[str, str]:
+    def _details(self) -> dict[str, str]:
         mu = self.mu
         exact_root = decimal(mu, "mu")
         return {"mu": show(exact_root) if exact_root**2 == self.mu2 else f"{mu:.6g}"}
@@ -298,13 +298,13 @@ class DiscreteGaussian(PrivacyLoss):
         cls, sigma2: Number, sensitivity2: Number = 1, dimension: int = 1
     ) -> DiscreteGaussian:
         """Build from σ² and Δ₂², which may be rational when σ and Δ₂ are not."""
-        made = object.__new__(cls)
-        made._fill(
+        loss = object.__new__(cls)
+        loss._fill(
             _exact.positive(exact(sigma2, "sigma2"), "sigma2", example=100),
             _exact.positive(exact(sensitivity2, "sensitivity2"), "sensitivity2"),
             dimension,
         )
-        return made
+        return loss
 
     def _fill(self, sigma2: Fraction, sensitivity2: Fraction, dimension: int) -> None:
         if not isinstance(dimension, int) or dimension < 1:
@@ -321,9 +321,9 @@ class DiscreteGaussian(PrivacyLoss):
             )
         assign(self, sigma2=sigma2, sensitivity2=Fraction(steps2), dimension=dimension)
 
-    def _shown(self) -> dict[str, str]:
-        shown = {"sigma": _show_root(self.sigma2), "sensitivity": _show_root(self.sensitivity2)}
-        return shown if self.dimension == 1 else {**shown, "dimension": str(self.dimension)}
+    def _details(self) -> dict[str, str]:
+        details = {"sigma": _show_root(self.sigma2), "sensitivity": _show_root(self.sensitivity2)}
+        return details if self.dimension == 1 else {**details, "dimension": str(self.dimension)}
 
     @property
     def sigma(self) -> float:
@@ -400,22 +400,22 @@ def _shapes(steps2: int, dimension: int) -> tuple[tuple[int, ...], ...]:
     """Return the integer shifts, up to order and sign, that no other one within reach exceeds."""
     if dimension == 1:
         return ((math.isqrt(steps2),),)
-    found: list[tuple[int, ...]] = []
+    shapes: list[tuple[int, ...]] = []
 
-    def extend(shape: tuple[int, ...], left: int) -> None:
-        largest = min(shape[-1] if shape else left, math.isqrt(left))
+    def extend(shape: tuple[int, ...], rest: int) -> None:
+        largest = min(shape[-1] if shape else rest, math.isqrt(rest))
         if largest == 0 or len(shape) == dimension:
-            found.append(shape)
+            shapes.append(shape)
             return
         for step in range(largest, 0, -1):
-            extend((*shape, step), left - step * step)
+            extend((*shape, step), rest - step * step)
 
     extend((), steps2)
 
     def exceeds(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
         return len(a) >= len(b) and all(x >= y for x, y in zip(a, b, strict=False)) and a != b
 
-    return tuple(b for b in found if not any(exceeds(a, b) for a in found))
+    return tuple(b for b in shapes if not any(exceeds(a, b) for a in shapes))
 
 
 @lru_cache(maxsize=64)

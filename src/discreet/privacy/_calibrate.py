@@ -143,8 +143,8 @@ Parts = tuple[tuple[Fraction, int], ...]
 @lru_cache(maxsize=256)
 def _variances(parts: Parts, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, ...]:
     tries = [*_smoothed_tries(parts, epsilon, delta), _concentrated_try(parts, epsilon, delta)]
-    found = min((t for t in tries if t is not None), key=lambda t: _worst(parts, t), default=None)
-    if found is None:
+    choice = min((t for t in tries if t is not None), key=lambda t: _worst(parts, t), default=None)
+    if choice is None:
         raise ParameterError(
             f"no discrete Gaussian is certified at ε={show(epsilon)}, δ={show(delta)}",
             hint=Hint("delta", "1e-6"),
@@ -154,13 +154,13 @@ def _variances(parts: Parts, epsilon: Fraction, delta: Fraction) -> tuple[Fracti
         return _joint(parts, variances).delta(epsilon) <= delta
 
     # rounding in the search may have gone the wrong way: the parts' own losses decide
-    found = tuple(_short(v) for v in found)
+    choice = tuple(_short(v) for v in choice)
     for _ in range(200):
-        if fits(found):
+        if fits(choice):
             ideal = len(parts) * Fraction(gaussian_sigma(1, epsilon, delta)) ** 2
-            near = _worst(parts, found) <= ideal * (1 + _CLOSE)
-            return found if near and len(parts) > 1 else _summed_try(parts, found, fits)
-        found = tuple(_short(v * (1 + Fraction(1, 2**30))) for v in found)
+            near = _worst(parts, choice) <= ideal * (1 + _CLOSE)
+            return choice if near and len(parts) > 1 else _summed_try(parts, choice, fits)
+        choice = tuple(_short(v * (1 + Fraction(1, 2**30))) for v in choice)
     raise ParameterError("delta is below what can be certified", hint=Hint("delta", "1e-6"))
 
 
@@ -204,8 +204,8 @@ def _smoothed_try(
     factor, shift = smoothing_price(s2, dimension)
     if shift >= floor_float(epsilon) or factor > 1:
         return None
-    left = epsilon - Fraction(shift)
-    sigma = Fraction(gaussian_sigma(1, left, delta * Fraction(math.exp(-factor) * (1 - 2.0**-50))))
+    room = epsilon - Fraction(shift)
+    sigma = Fraction(gaussian_sigma(1, room, delta * Fraction(math.exp(-factor) * (1 - 2.0**-50))))
     return tuple(len(parts) * s * sigma**2 + s2 for s, _ in parts)
 
 
@@ -217,18 +217,18 @@ def _concentrated_try(
 
 
 def _summed_try(
-    parts: Parts, found: tuple[Fraction, ...], fits: Callable[[Sequence[Fraction]], bool]
+    parts: Parts, variances: tuple[Fraction, ...], fits: Callable[[Sequence[Fraction]], bool]
 ) -> tuple[Fraction, ...]:
     """Look for less where all parts can be summed exactly and the lemma's s² is not nothing."""
-    floor = tuple(s * _worst(parts, found) for s, _ in parts)
+    floor = tuple(s * _worst(parts, variances) for s, _ in parts)
     losses = [
-        DiscreteGaussian.from_variance(v, s, d) for v, (s, d) in zip(found, parts, strict=True)
+        DiscreteGaussian.from_variance(v, s, d) for v, (s, d) in zip(variances, parts, strict=True)
     ]
     if len(parts) > 4 or not all(loss.summed for loss in losses) or min(floor) > 2**12:
-        return found
+        return variances
 
     def scaled(factor: Fraction) -> tuple[Fraction, ...]:
         return tuple(_short(v * factor) for v in floor)
 
     best = scaled(turning(lambda x: fits(scaled(x)), Fraction(1, 4), Fraction(1), 2.0**-20)[1])
-    return best if _worst(parts, best) < _worst(parts, found) and fits(best) else found
+    return best if _worst(parts, best) < _worst(parts, variances) and fits(best) else variances

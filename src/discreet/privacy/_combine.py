@@ -79,8 +79,8 @@ def to_change_one(loss: PrivacyLoss) -> PrivacyLoss:
     """
     if loss.neighbours is Neighbours.CHANGE_ONE:
         return loss
-    made = _grouped(loss.unlabelled(), 2)
-    return made.labelled(replace(loss.label, neighbours=Neighbours.CHANGE_ONE))
+    pair = _grouped(loss.unlabelled(), 2)
+    return pair.labelled(replace(loss.label, neighbours=Neighbours.CHANGE_ONE))
 
 
 def _grouped(loss: PrivacyLoss, k: int) -> PrivacyLoss:
@@ -137,13 +137,13 @@ def _group_approx(loss: Approx, k: int) -> Approx:
 def _group_renyi(loss: Renyi, k: int) -> Renyi:
     """Return (α/2^c, 3^c·D_α) for k ≤ 2^c (Mironov 2017), where α ≥ 2^{c+1}."""
     c = (k - 1).bit_length()
-    kept = {a / 2**c: 3**c * e for a, e in loss.orders if a >= 2 ** (c + 1)}
-    if not kept:
+    bounds = {a / 2**c: 3**c * e for a, e in loss.orders if a >= 2 ** (c + 1)}
+    if not bounds:
         raise NotProvedError(
             f"a group of {k} needs a Rényi order of at least {2 ** (c + 1)}",
             hint=f"p.Renyi({{{2 ** (c + 1)}: …}})",
         )
-    return Renyi(kept)
+    return Renyi(bounds)
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -200,13 +200,13 @@ def parallel(
     >>> p.parallel(parts, "change-one", covers_change=True).epsilon()
     1.5
     """
-    given = list(losses)
-    if not given:
+    parts = list(losses)
+    if not parts:
         raise ParameterError("parallel needs at least one loss", hint="p.parallel([loss], …)")
     relation = read_neighbours(neighbours)
     if relation is None:
         raise ParameterError("parallel needs the relation", hint=Hint("neighbours", "add-remove"))
-    label = shared_label(given)
+    label = shared_label(parts)
     if label.neighbours is Neighbours.CHANGE_ONE:
         raise NotProvedError(
             "a loss stated for a unit changed inside a part says nothing about a unit that "
@@ -214,14 +214,14 @@ def parallel(
             hint="state each part's loss under add-remove",
         )
     label = replace(label, neighbours=relation)
-    counts = Counter(loss.unlabelled() for loss in given)
+    counts = Counter(loss.unlabelled() for loss in parts)
     single = _worst(counts)
     if relation is Neighbours.ADD_REMOVE:
         return single.labelled(label)
     if not covers_change:
         return to_change_one(single).labelled(label)
-    made = _worst(Counter([single, *_moves(counts)]))
-    return made.labelled(label)
+    joint = _worst(Counter([single, *_moves(counts)]))
+    return joint.labelled(label)
 
 
 def _moves(counts: Counter[PrivacyLoss]) -> list[PrivacyLoss]:

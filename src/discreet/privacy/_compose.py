@@ -84,26 +84,26 @@ def compose(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
     >>> p.compose([p.Pure("0.1")] * 10).epsilon()
     1.0
     """
-    given = list(losses)
-    if not given:
+    terms = list(losses)
+    if not terms:
         raise ParameterError("compose needs at least one loss", hint="p.compose([loss])")
     # a long list often holds one object many times: look at each object once
-    objects = {id(loss): loss for loss in given}
-    return compose_counts((objects[key], k) for key, k in Counter(map(id, given)).items())
+    objects = {id(loss): loss for loss in terms}
+    return compose_counts((objects[key], k) for key, k in Counter(map(id, terms)).items())
 
 
 def compose_counts(losses: Iterable[tuple[PrivacyLoss, int]]) -> PrivacyLoss:
     """Compose losses with counts; see :func:`compose`."""
-    given = list(losses)
-    label = shared_label(loss for loss, _ in given)
+    pairs = list(losses)
+    label = shared_label(loss for loss, _ in pairs)
     counts: Counter[PrivacyLoss] = Counter()
-    for loss, times in given:
+    for loss, times in pairs:
         for part, k in _parts(loss):
             counts[part] += k * times
     terms = _merged(counts)
     alone = len(terms) == 1 and terms[0][1] == 1
-    made = terms[0][0] if alone else Composition.build(terms=terms)
-    return made.labelled(label)
+    joint = terms[0][0] if alone else Composition.build(terms=terms)
+    return joint.labelled(label)
 
 
 def _parts(loss: PrivacyLoss) -> Sequence[tuple[PrivacyLoss, int]]:
@@ -157,7 +157,7 @@ class Composition(PrivacyLoss):
     convex: ClassVar[bool] = False
     terms: tuple[tuple[PrivacyLoss, int], ...]
 
-    def _shown(self) -> dict[str, str]:
+    def _details(self) -> dict[str, str]:
         names = [f"{k}×{loss!r}" if k > 1 else repr(loss) for loss, k in self.terms[:4]]
         if len(self.terms) > 4:
             names.append(f"… {len(self.terms) - 4} more")
@@ -187,8 +187,8 @@ class Composition(PrivacyLoss):
             return decimal_up(self.mass_at_infinity)
         place = max(epsilon, 0.0)
         sides = self._sides()
-        found = max((_delta(self.terms, side, place) for side in sides), default=1.0)
-        return min([found, *(other.delta_at(place) for other in self._closed())])
+        bound = max((_delta(self.terms, side, place) for side in sides), default=1.0)
+        return min([bound, *(other.delta_at(place) for other in self._closed())])
 
     def _closed(self) -> list[PrivacyLoss]:
         """Bounds in closed form; a grid rounds, so that they may be the better ones.
@@ -205,8 +205,8 @@ class Composition(PrivacyLoss):
     @property
     def _gaussians(self) -> tuple[tuple[DiscreteGaussian, int], ...]:
         """All terms, if they are discrete Gaussians."""
-        found = tuple((t, k) for t, k in self.terms if isinstance(t, DiscreteGaussian))
-        return found if len(found) == len(self.terms) else ()
+        gaussians = tuple((t, k) for t, k in self.terms if isinstance(t, DiscreteGaussian))
+        return gaussians if len(gaussians) == len(self.terms) else ()
 
     def epsilon(self, delta: Number = 0) -> float:
         """Return an upper bound on the least ε with δ(ε) ≤ `delta`."""
@@ -220,8 +220,8 @@ class Composition(PrivacyLoss):
         goal = floor_float(target)
         closed = min((other.epsilon(target) for other in self._closed()), default=math.inf)
         sides = self._sides() if goal >= _LEAST else range(0)
-        found = max((_epsilon(self.terms, side, goal) for side in sides), default=math.inf)
-        best = min(basic, found, closed)
+        bound = max((_epsilon(self.terms, side, goal) for side in sides), default=math.inf)
+        best = min(basic, bound, closed)
         if best == math.inf and goal < _LEAST:
             raise ParameterError(
                 "delta below 1e-120 is under the numerical floor of composition",
@@ -278,9 +278,9 @@ def _epsilon(terms: Terms, side: int, target: float) -> float:
     best = math.inf
     for other in tilts:
         window = _window(composed, other)
-        found = window.solve(target)
-        if found is not None:
-            return min(found, best)
+        root = window.solve(target)
+        if root is not None:
+            return min(root, best)
         best = min(best, window.solve(target, loose=True) or math.inf)
     return best
 
@@ -354,16 +354,16 @@ def _step(terms: Terms, side: int, target: float) -> Fraction:
     rough = sum(k for pair, k in pairs)
     # connecting the dots adds about g²/12 to each mean and g²/6 to each variance
     tolerance = _TOLERANCE * min(1.0, variance / 2 + z * s)
-    wanted = math.sqrt(12 * tolerance / (rough * (1 + z / s)))
-    wanted = max(min(wanted, s / 50), 24 * s / _MAX_POINTS)
+    width = math.sqrt(12 * tolerance / (rough * (1 + z / s)))
+    width = max(min(width, s / 50), 24 * s / _MAX_POINTS)
     # a grid through the atoms, and through the ends of bounded losses, rounds less
     ends = [Fraction(p.top) for p, _ in pairs if p.atoms is None and p.top != math.inf]
     for marks in (spacings + ends, spacings):
-        common = _common_divisor(marks, wanted / 4)
+        common = _common_divisor(marks, width / 4)
         if common is not None:
-            return common / math.ceil(common / wanted)
+            return common / math.ceil(common / width)
     # four steps per octave, so that near targets share a grid
-    octave = math.floor(4 * math.log2(wanted)) / 4
+    octave = math.floor(4 * math.log2(width)) / 4
     return Fraction(2.0**octave)
 
 

@@ -122,12 +122,12 @@ def tradeoff_from_profile(loss: PrivacyLoss, fpr: float) -> float:
         raise ParameterError(f"fpr must lie in [0, 1], got {alpha}", hint=Hint("fpr", 0.05))
 
     # Any ε is a valid witness: scan, then twice look closer around the best.
-    low, high, found = 0.0, max(min(loss.epsilon(1e-9), 60.0), 1e-3), 0.0
+    low, high, bound = 0.0, max(min(loss.epsilon(1e-9), 60.0), 1e-3), 0.0
     for points in (65, 33, 33):
         grid = np.linspace(low, high, points)
-        left = -np.expm1(np.minimum(loss.log_delta(grid), 0.0)) - 4e-16  # 1 − δ
-        values = np.maximum(left - np.exp(grid) * alpha, np.exp(-grid) * (left - alpha))
+        mass = -np.expm1(np.minimum(loss.log_delta(grid), 0.0)) - 4e-16  # 1 − δ
+        values = np.maximum(mass - np.exp(grid) * alpha, np.exp(-grid) * (mass - alpha))
         best = int(np.argmax(values))
-        found = max(found, float(values[best]))
+        bound = max(bound, float(values[best]))
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, points - 1)]
-    return max(0.0, found * (1 - 2.0**-50))
+    return max(0.0, bound * (1 - 2.0**-50))

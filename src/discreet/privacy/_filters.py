@@ -158,9 +158,9 @@ class Filter:
         self.__copy__()
 
 
-def _label_of(known: PrivacyLoss | None, loss: PrivacyLoss) -> PrivacyLoss:
-    seen = [loss] if known is None else [known, loss]
-    return loss.labelled(shared_label(seen))
+def _label_of(reference: PrivacyLoss | None, loss: PrivacyLoss) -> PrivacyLoss:
+    losses = [loss] if reference is None else [reference, loss]
+    return loss.labelled(shared_label(losses))
 
 
 def _pure_within(rho: Fraction) -> str:

@@ -92,7 +92,7 @@ def murtagh_vadhan_delta(
     """
     steps = [_exact.epsilon(e) for e in epsilons]
     goal, whole = decimal(total, "total"), sum(steps, Fraction(0))
-    kept = math.prod((1 - read_delta(d) for d in deltas or ()), start=Fraction(1))
+    success = math.prod((1 - read_delta(d) for d in deltas or ()), start=Fraction(1))
     log_all = math.fsum(float(e) + math.log1p(math.exp(-float(e))) for e in steps)
     terms = []
     for plus, ways in _subset_sums(steps).items():
@@ -100,7 +100,7 @@ def murtagh_vadhan_delta(
         if gap > 0:
             terms.append(ways * math.exp(float(plus) - log_all) * -math.expm1(-float(gap)))
     failing = min(1.0, math.fsum(terms) * (1 + 2.0**-49 * (8 + log_all)))
-    return _with_failures(failing, kept)
+    return _with_failures(failing, success)
 
 
 def _subset_sums(steps: Sequence[Fraction]) -> Counter[Fraction]:
@@ -117,5 +117,5 @@ def _subset_sums(steps: Sequence[Fraction]) -> Counter[Fraction]:
     return counts
 
 
-def _with_failures(failing: float, kept: Fraction) -> float:
-    return ceil_float(1 - kept * (1 - Fraction(failing)))
+def _with_failures(failing: float, success: Fraction) -> float:
+    return ceil_float(1 - success * (1 - Fraction(failing)))

@@ -95,7 +95,7 @@ class PrivacyLoss(ABC):
         """Limit of δ(ε) as ε grows."""
         return Fraction(0)
 
-    def _shown(self) -> dict[str, str]:
+    def _details(self) -> dict[str, str]:
         """Return the parameters as written in the repr."""
         own = [field.name for field in fields(self)][len(fields(Label)) :]
         return {_PARAMETERS.get(name, name): _word(getattr(self, name)) for name in own}
@@ -173,8 +173,8 @@ class PrivacyLoss(ABC):
         >>> p.Pure(1).beside("the total")
         Pure(epsilon=1, beside the unprotected: the total)
         """
-        named = dict.fromkeys((*self.unprotected, *unprotected))
-        return self.replaced(unprotected=tuple(named))
+        names = dict.fromkeys((*self.unprotected, *unprotected))
+        return self.replaced(unprotected=tuple(names))
 
     # -- machinery --------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class PrivacyLoss(ABC):
         return self.labelled(Label())
 
     def __repr__(self) -> str:
-        parts = [f"{name}={value}" for name, value in self._shown().items()]
+        parts = [f"{name}={value}" for name, value in self._details().items()]
         if self.neighbours is not None:
             parts.append(f"neighbours='{self.neighbours}'")
         if self.unit is not None:
@@ -283,12 +283,12 @@ def failures(deltas: Iterable[tuple[Fraction, int]]) -> Fraction:
     >>> failures([(Fraction(1, 2), 2)])
     Fraction(3, 4)
     """
-    given = [(d, k) for d, k in deltas if d]
-    if sum(d.denominator.bit_length() * k for d, k in given) <= _LONGEST:
-        return 1 - math.prod(((1 - d) ** k for d, k in given), start=Fraction(1))
-    log_kept = sum(k * math.log1p(-ceil_float(d)) for d, k in given)
+    pairs = [(d, k) for d, k in deltas if d]
+    if sum(d.denominator.bit_length() * k for d, k in pairs) <= _LONGEST:
+        return 1 - math.prod(((1 - d) ** k for d, k in pairs), start=Fraction(1))
+    log_kept = sum(k * math.log1p(-ceil_float(d)) for d, k in pairs)
     above = Fraction(-math.expm1(log_kept) * (1 + 2.0**-44))
-    return min(above, sum((k * d for d, k in given), Fraction(0)), Fraction(1))
+    return min(above, sum((k * d for d, k in pairs), Fraction(0)), Fraction(1))
 
 
 _LONGEST = 20_000

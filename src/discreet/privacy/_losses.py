@@ -63,12 +63,12 @@ def log_randomized_response(epsilon0: Fraction, epsilon: Array) -> Array:
 
 def _response_pair(loss: Pure | Approx) -> Pair:
     """Return randomised response as two atoms, beside the loss's mass at infinity."""
-    kept = ceil_float(1 - loss.mass_at_infinity)
+    mass = ceil_float(1 - loss.mass_at_infinity)
     if loss.eps0 == 0:
-        atom = Atoms(Fraction(0), Fraction(0), np.array([kept]), ceil_float(loss.mass_at_infinity))
+        atom = Atoms(Fraction(0), Fraction(0), np.array([mass]), ceil_float(loss.mass_at_infinity))
         return Pair.symmetric(loss, atom)
     fade = math.exp(-floor_float(loss.eps0))
-    yes, no = kept / (1 + fade), kept * fade / (1 + fade)
+    yes, no = mass / (1 + fade), mass * fade / (1 + fade)
     masses = np.array([no, yes]) * (1 + 2.0**-48)
     infinite = ceil_float(loss.mass_at_infinity)
     return Pair.symmetric(loss, Atoms(-loss.eps0, 2 * loss.eps0, masses, infinite))
@@ -172,7 +172,7 @@ class Zcdp(PrivacyLoss):
             )
         return cls.build(rho0=Fraction(rho), delta0=delta).labelled(like.label)
 
-    def _shown(self) -> dict[str, str]:
+    def _details(self) -> dict[str, str]:
         extra = {"delta": show(self.delta0)} if self.delta0 else {}
         return {"rho": show(self.rho0), **extra}
 
@@ -237,10 +237,10 @@ class Concentrated(PrivacyLoss):
                 hint="loss.zcdp()",
             )
         top = Fraction(loss.top)
-        made = cls.from_squares(Fraction(pure_to_rho(top)), top**2)
-        return made.labelled(loss.label)
+        bound = cls.from_squares(Fraction(pure_to_rho(top)), top**2)
+        return bound.labelled(loss.label)
 
-    def _shown(self) -> dict[str, str]:
+    def _details(self) -> dict[str, str]:
         return {"mu": show(self.mean0), "tau": f"{math.sqrt(self.tau2):.6g}"}
 
     def log_delta(self, epsilon: Array) -> Array:
@@ -291,12 +291,12 @@ class Renyi(PrivacyLoss):
             orders = {alpha: epsilon}
         if not orders:
             raise ParameterError("Renyi needs at least one order", hint="p.Renyi({2: '0.1'})")
-        read = {read_order(a): decimal(e, "epsilon") for a, e in orders.items()}
-        if min(read.values()) < 0:
+        curve = {read_order(a): decimal(e, "epsilon") for a, e in orders.items()}
+        if min(curve.values()) < 0:
             raise ParameterError("a Rényi divergence is never negative")
-        assign(self, orders=tuple(sorted(read.items())))
+        assign(self, orders=tuple(sorted(curve.items())))
 
-    def _shown(self) -> dict[str, str]:
+    def _details(self) -> dict[str, str]:
         return {"orders": "{" + ", ".join(f"{show(a)}: {show(e)}" for a, e in self.orders) + "}"}
 
     def __repr__(self) -> str:
@@ -325,9 +325,9 @@ class Renyi(PrivacyLoss):
 @lru_cache(maxsize=64)
 def _chords(loss: Renyi) -> tuple[Array, Array]:
     """Return α − 1 for the given orders and some between, with D_α: chords are bounds as well."""
-    given = [Fraction(1), *(a for a, _ in loss.orders)]
+    ends = [Fraction(1), *(a for a, _ in loss.orders)]
     steps = [Fraction(i, 8) for i in range(1, 9)]
-    orders = [a + (b - a) * step for a, b in pairwise(given) for step in steps]
+    orders = [a + (b - a) * step for a, b in pairwise(ends) for step in steps]
     return np.array([float(a - 1) for a in orders]), np.array([loss.renyi(a) for a in orders])
 
 

@@ -135,7 +135,7 @@ def _grid_of_atoms(atoms: Atoms, step: Fraction) -> Grid:
 def _grid_of_profiles(pair: Pair, g: float) -> Grid:
     same = pair.forward is pair.backward or pair.forward == pair.backward
     plus, infinite = _masses(pair.forward, pair.top, g, convex=pair.convex)
-    minus, lost = (
+    minus, infinite_minus = (
         (plus, infinite) if same else _masses(pair.backward, pair.bottom, g, convex=pair.convex)
     )
     falling_plus = np.exp(-g * np.arange(1, len(plus) + 1))
@@ -143,7 +143,7 @@ def _grid_of_profiles(pair: Pair, g: float) -> Grid:
     if not same:
         # M ≥ N needs ĥ(0) ≥ ĥ_rev(0); both approximate the same number
         ahead = float((plus * (1 - falling_plus)).sum()) + infinite
-        behind = float((minus * (1 - falling_minus)).sum()) + lost
+        behind = float((minus * (1 - falling_minus)).sum()) + infinite_minus
         plus = plus * max(1.0, behind / ahead) * (1 + 2.0**-44)
     below = minus * falling_minus
     rest = 1.0 - float(plus.sum()) - float(below.sum()) - infinite

@@ -300,13 +300,13 @@ class Window:
         falling = self.masses * np.exp(-self.tilt * grid)
         head = np.cumsum(falling[::-1])[::-1]
         tail = np.cumsum((falling * np.exp(-grid))[::-1])[::-1]
-        left = math.exp(min(log_left, 700.0))
+        gap = math.exp(min(log_left, 700.0))
         with np.errstate(over="ignore", invalid="ignore"):
-            above = head - np.exp(grid) * tail > left
+            above = head - np.exp(grid) * tail > gap
         last = int(np.flatnonzero(above)[-1]) + 1 if above.any() else 0
         if last >= len(grid) or tail[last] <= 0:
             return None
-        x = math.log(max((head[last] - left) / tail[last], 1e-300))
+        x = math.log(max((head[last] - gap) / tail[last], 1e-300))
         return self.base + float(np.clip(x, grid[max(last - 1, 0)], grid[last]))
 
 

@@ -170,7 +170,7 @@ class Sampled(PrivacyLoss):
     rate: Fraction
     kind: Kind
 
-    def _shown(self) -> dict[str, str]:
+    def _details(self) -> dict[str, str]:
         return {"of": repr(self.base), "rate": show(self.rate), "kind": f"'{self.kind}'"}
 
     @property

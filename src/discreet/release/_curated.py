@@ -90,7 +90,7 @@ class Publish(Statistic):
                 (main.neighbours, main.unit or "row"),
             )  # fmt: skip
 
-        return Published(low.counted(part, ()))
+        return Published(low.on_counts(part, ()))
 
     def __str__(self) -> str:
         workload = "" if self.workload is None else f" {self.workload.describe()}"

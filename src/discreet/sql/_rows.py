@@ -315,7 +315,7 @@ class Rows:
         if target in _TEXTS:
             length = [p.name for p in node.args["to"].expressions if p.name.isdecimal()]
             try:
-                text = words.written(arg, own := node.this.sql())
+                text = words.as_text(arg, own := node.this.sql())
             except QueryError as error:  # inside a call, a number is not what its text is
                 raise (
                     error if isinstance(node.parent, _KEEPING) else error.with_hint(None)

@@ -93,7 +93,7 @@ class Functions(Casts):
         return "i128" if self.duck else "i64" if v.type in ("i16", "i32") else "num"
 
     def _f_coalesce(self, values: list[Value], node: Node, out: Value) -> Value:
-        v = self.chosen([(x, True) for x in values], node, out.dep)
+        v = self.hull([(x, True) for x in values], node, out.dep)
         first, rest = values[0], values[1:]
         v = v._replace(null=all(x.null for x in values))
         if not first.null:
@@ -131,7 +131,7 @@ class Functions(Casts):
         return self.fit(out, node, v)
 
     def _f_least(self, values: list[Value], node: Node, out: Value) -> Value:
-        v = self.chosen([(x, True) for x in values], node, out.dep)
+        v = self.hull([(x, True) for x in values], node, out.dep)
         sure = [x.hi for x in values if not x.null]
         v = v._replace(null=all(x.null for x in values), hi=min([v.hi, *sure]), far=0)
         first = values[0]
@@ -140,7 +140,7 @@ class Functions(Casts):
         return v
 
     def _f_greatest(self, values: list[Value], node: Node, out: Value) -> Value:
-        v = self.chosen([(x, True) for x in values], node, out.dep)
+        v = self.hull([(x, True) for x in values], node, out.dep)
         sure = [x.lo for x in values if not x.null]
         return v._replace(null=all(x.null for x in values), lo=max([v.lo, *sure]), far=0)
 

@@ -122,7 +122,7 @@ class Statement:
         self.dialect = dialect
         self.tables = tables
         self.fanouts = fanouts
-        self.made: dict[int, Tokens] = {}
+        self.parts: dict[int, Tokens] = {}
         self.origins: dict[int, tuple[str, str]] = {}
         self.sums: set[int] = set()
         self.units: set[int] = set()
@@ -141,10 +141,10 @@ class Statement:
             raise Unproven("a table that was not declared")
         columns = tuple(table.columns.items())
         declared = (table.unit, table.public, table.computed, table.owner)
-        known, rows, group = _begun(base, self.dialect, name, columns, declared)
-        self.next, self.rules.work = known.next, known.rules.work
-        self.made, self.origins = known.made.copy(), known.origins.copy()
-        self.sums, self.units = known.sums.copy(), known.units.copy()
+        start, rows, group = _start(base, self.dialect, name, columns, declared)
+        self.next, self.rules.work = start.next, start.rules.work
+        self.parts, self.origins = start.parts.copy(), start.origins.copy()
+        self.sums, self.units = start.sums.copy(), start.units.copy()
         return rows, group
 
     def readings(self, select: Select) -> tuple[Reading, ...]:
@@ -154,8 +154,8 @@ class Statement:
             raise Unproven("the statement adds nothing up")
         keys = [v for v in group if not v.constant]
         cells = self.cells(rows, group)
-        known = self.closure(keys)
-        most, share = self.bounds(rows, keys, known)
+        tokens = self.closure(keys)
+        most, share = self.bounds(rows, keys, tokens)
         total = self.total(rows)
         readings = []
         for (node, _), v in zip(select.items, outputs, strict=True):
@@ -182,28 +182,28 @@ class Statement:
         keys = [(i, v) for i, ((node, _), v) in enumerate(pairs) if not aggregates(node)]
         for bound, order in rows.scaled:
             rest = _all([v for _, v in keys if v.id != bound])
-            found = [i for i, v in keys if v.id == bound]
-            if found and self.determined(rest, order | frozenset(self.units) | rows.own):
-                return found[0]
+            places = [i for i, v in keys if v.id == bound]
+            if places and self.determined(rest, order | frozenset(self.units) | rows.own):
+                return places[0]
         return None
 
     # what determines what
 
     def closure(self, values: list[Value]) -> Tokens:
         """Tokens that can be computed back from values: their own and those of packed fields."""
-        found = {v.id for v in values} | {f.id for v in values for f in v.fields}
-        return frozenset(t for t in found if t is not None)
+        tokens = {v.id for v in values} | {f.id for v in values for f in v.fields}
+        return frozenset(t for t in tokens if t is not None)
 
-    def determined(self, tokens: Tokens, known: Tokens) -> bool:
-        return all(t in known or (t in self.made and self.determined(self.made[t], known))
+    def determined(self, tokens: Tokens, basis: Tokens) -> bool:
+        return all(t in basis or (t in self.parts and self.determined(self.parts[t], basis))
                    for t in tokens)  # fmt: skip
 
     def roots(self, tokens: Tokens) -> set[int]:
         """Columns of tables, windows and sums that tokens are made of."""
-        found: set[int] = set()
+        columns: set[int] = set()
         for t in tokens:
-            found |= self.roots(self.made[t]) if t in self.made else {t}
-        return found
+            columns |= self.roots(self.parts[t]) if t in self.parts else {t}
+        return columns
 
     def impure(self, tokens: Tokens) -> bool:
         """Whether something other than adding up was done with sums."""
@@ -228,12 +228,12 @@ class Statement:
             cells *= min(size, rows.sizes.get(v.id or 0, INF))
         return cells
 
-    def bounds(self, rows: _Rows, keys: list[Value], known: Tokens) -> tuple[Number, Number]:
+    def bounds(self, rows: _Rows, keys: list[Value], tokens: Tokens) -> tuple[Number, Number]:
         """Groups of a unit, and rows in one of them."""
         unit = frozenset(self.units) | rows.own
-        asked = frozenset().union(*(v.dep for v in keys))
-        groups = [k for k, order in rows.groups if self.determined(asked, order | unit)]
-        shares = [k for k, per in rows.shares if self.determined(per, known | unit)]
+        targets = frozenset().union(*(v.dep for v in keys))
+        groups = [k for k, order in rows.groups if self.determined(targets, order | unit)]
+        shares = [k for k, per in rows.shares if self.determined(per, tokens | unit)]
         return min(groups, default=INF), min(shares, default=INF)
 
     def total(self, rows: _Rows) -> Number:
@@ -264,12 +264,12 @@ class Statement:
             group = self.group(select, scope, added)
             rows = rows._replace(mixed=rows.mixed or self.impure(_all(group)))
         own = group is not None and self.own(rows, group)
-        made: list[tuple[str, str, Value]] = []
+        fields: list[tuple[str, str, Value]] = []
         outputs: list[Value] = []
         ties: list[tuple[Value, Tokens]] = []
         for node, name in select.items:
             if node.kind == "star":
-                made += [c for c in rows.columns if node.args[0] in (None, c[0])]
+                fields += [c for c in rows.columns if node.args[0] in (None, c[0])]
                 continue
             if node.kind == "window":
                 rows, v, decided = self.window(rows, node, scope)
@@ -283,13 +283,13 @@ class Statement:
                     v = self.folded(v)
                 v = self.bound(v, summed=summed and not own)
             outputs.append(v)
-            made.append(("", name or f"?{len(made)}", v))
+            fields.append(("", name or f"?{len(fields)}", v))
         for rank, decided in ties:
             # rows that tie agree in what is left, so which of them is which does not matter
-            made = [c for c in made if c[2] is rank or self.determined(c[2].dep, decided)]
-        if len({name for _, name, _ in made}) != len(made):
+            fields = [c for c in fields if c[2] is rank or self.determined(c[2].dep, decided)]
+        if len({name for _, name, _ in fields}) != len(fields):
             raise Unproven("two columns of one name")
-        return rows._replace(columns=tuple(made)), group, outputs
+        return rows._replace(columns=tuple(fields)), group, outputs
 
     def own(self, rows: _Rows, group: list[Value]) -> bool:
         """Whether each group holds rows of one unit only, so that sums are that unit's own."""
@@ -321,7 +321,7 @@ class Statement:
         if v.id is not None:
             return v._replace(dep=frozenset((v.id,)), literal=False)
         token = self.token()
-        self.made[token] = v.dep
+        self.parts[token] = v.dep
         return v._replace(id=token, dep=frozenset((token,)), literal=False)
 
     def group(self, select: Select, scope: Scope, added: set[Node]) -> list[Value]:
@@ -357,16 +357,16 @@ class Statement:
             raise Unproven("a table that was not declared")
         if table.computed and not fenced:
             raise Unproven("a view is read without a fence, so its own filter may come too late")
-        found: list[tuple[str, str, Value]] = []
+        fields: list[tuple[str, str, Value]] = []
         for name, native in table.columns.items():
             token = self.token()
             self.origins[token] = (source.source, name)
             unit = name == table.unit and not table.public
             if unit:
                 self.units.add(token)
-            found.append((alias, name, column(native, self.dialect, token, unit=unit)))
+            fields.append((alias, name, column(native, self.dialect, token, unit=unit)))
         by_row = table.unit is None and table.owner is None and not table.public
-        return _Rows(tuple(found), not table.public, by_row, known=by_row, certain=by_row,
+        return _Rows(tuple(fields), not table.public, by_row, known=by_row, certain=by_row,
                      rows=1 if by_row else INF, stray=table.owner is not None)  # fmt: skip
 
     def filtered(self, rows: _Rows, where: Node, scope: Scope) -> _Rows:
@@ -412,8 +412,8 @@ class Statement:
         """Relation in which a column takes at most so many values."""
         if v.id is None:
             return rows
-        known = rows.sizes.get(v.id, size)
-        return rows._replace(sizes=rows.sizes | {v.id: min(size, known)})
+        limit = rows.sizes.get(v.id, size)
+        return rows._replace(sizes=rows.sizes | {v.id: min(size, limit)})
 
     def scaled(self, rows: _Rows, operator: str, v: Value, k: Value) -> _Rows:
         """Relation in which a unit has as many values as a column of its own says."""
@@ -524,16 +524,16 @@ class Statement:
         """Most rows of a public table that share the joined columns; infinite if not handed in."""
         roots = [self.roots(v.dep) for v in keys]
         # a key made of two columns fixes neither of them
-        found = {self.origins[t] for ts in roots if len(ts) == 1 for t in ts if t in self.origins}
-        known = [
+        pairs = {self.origins[t] for ts in roots if len(ts) == 1 for t in ts if t in self.origins}
+        bounds = [
             most for (table, columns), most in self.fanouts.items()
-            if columns and {(table, c) for c in columns} <= found
+            if columns and {(table, c) for c in columns} <= pairs
         ]  # fmt: skip
-        return min(known, default=INF)
+        return min(bounds, default=INF)
 
 
 @lru_cache(256)
-def _begun(
+def _start(
     base: Select,
     dialect: str,
     name: str,

@@ -50,8 +50,8 @@ class Operators(Rules):
         out = out._replace(type=kind, nan=a.nan or b.nan, whole=a.whole and b.whole)
         if kind in ("dec", "f32"):
             raise Unproven(f"arithmetic on {kind}")
-        known = ("+", "-", "*", "/") if kind == "f64" else ("+", "-", "*", "%", self.cut)
-        if VOID in (a.form, b.form) and sign in known:
+        signs = ("+", "-", "*", "/") if kind == "f64" else ("+", "-", "*", "%", self.cut)
+        if VOID in (a.form, b.form) and sign in signs:
             return out.void()  # NULL, whatever stands beside it
         if kind == "f64":
             return self._float(sign, a, b, node, out)

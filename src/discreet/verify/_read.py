@@ -157,31 +157,31 @@ def fill(sql: str, values: Numbers, dialect: str = "duckdb") -> str:
     """
     if ":" not in sql:
         return sql
-    written = []
+    pieces = []
     for blank, text, _ in _scan(sql, dialect):
         if _kind(text) != "hole":
-            written += [blank, text]
+            pieces += [blank, text]
             continue
         value = values[text[1:]]
         least = 0 if text == ":offset" else 1
         assert least <= value < PRIME, "outside the range that was proved"
-        written += [blank, f"CAST({value} AS BIGINT)"]
-    return "".join([*written, sql[len(sql.rstrip(" \n")) :]])
+        pieces += [blank, f"CAST({value} AS BIGINT)"]
+    return "".join([*pieces, sql[len(sql.rstrip(" \n")) :]])
 
 
 @lru_cache(64)  # a statement is scanned to be proved and each time that it is filled
 def _scan(sql: str, dialect: str) -> list[tuple[str, str, str]]:
     """Tokens with the blanks before them; together they are the whole text."""
-    found = (_SPARK if dialect == "spark" else _STANDARD).findall(sql)
+    tokens = (_SPARK if dialect == "spark" else _STANDARD).findall(sql)
     before = ""
-    for blank, text, unknown in found:
+    for blank, text, unknown in tokens:
         if unknown:
             raise Unproven("a character outside the language")
         # engines take signs that touch for one operator, or for a comment
         if not blank and text in _OPERATORS and before in _SIGNS:
             raise Unproven("operators that touch")
         before = text
-    return found
+    return tokens
 
 
 def _kind(text: str) -> str:
@@ -212,17 +212,17 @@ class _Reader:
         # room to look ahead
         self.kinds = [*[kinds[text] for text in texts], *["end"] * 4]
         self.texts = [*texts, *[""] * 4]
-        self.begun = [i for i, kind in enumerate(self.kinds) if kind == "SELECT"]
+        self.starts = [i for i, kind in enumerate(self.kinds) if kind == "SELECT"]
         self.at = 0
         self.depth = self.selects = 0
-        self.known: dict[tuple[Any, ...], Node] = {}
+        self.nodes: dict[tuple[Any, ...], Node] = {}
 
     def node(self, kind: str, *args: Any) -> Node:
         key = (kind, *args)
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = Node(kind, args)
-        return found
+        node = self.nodes.get(key)
+        if node is None:
+            node = self.nodes[key] = Node(kind, args)
+        return node
 
     # tokens
 
@@ -271,9 +271,9 @@ class _Reader:
     # statements
 
     def statement(self) -> Select:
-        found = self.select()
+        root = self.select()
         self.need(self.kinds[self.at] == "end")
-        return found
+        return root
 
     def select(self) -> Select:
         self.selects += 1
@@ -301,13 +301,13 @@ class _Reader:
         if self.take("*"):
             return self.node("star", None), None
         if self.kinds[self.at : self.at + 3] == ["word", ".", "*"]:
-            found = self.node("star", self.name())
+            term = self.node("star", self.name())
             self.at += 2
-            return found, None
-        found = self.expression()
+            return term, None
+        term = self.expression()
         if self.take("AS"):
-            return found, self.name()
-        return found, found.args[1] if found.kind == "column" else ""
+            return term, self.name()
+        return term, term.args[1] if term.kind == "column" else ""
 
     def source(self) -> From:
         if self.take("("):
@@ -329,24 +329,24 @@ class _Reader:
 
     def base(self) -> int | None:
         """Where a base ends that begins here: one more SELECT inside, and no join."""
-        inside = bisect_right(self.begun, self.at)
-        if self.begun[inside - 1] != self.at or inside == len(self.begun):
+        inside = bisect_right(self.starts, self.at)
+        if self.starts[inside - 1] != self.at or inside == len(self.starts):
             return None
-        after = self.begun[inside + 1] if inside + 1 < len(self.begun) else len(self.texts)
+        after = self.starts[inside + 1] if inside + 1 < len(self.starts) else len(self.texts)
         depth = 1
         for end in range(self.at, min(after, self.at + _LONGEST)):
             kind = self.kinds[end]
             depth += (kind == "(") - (kind == ")")
             if not depth:
-                alone = self.begun[inside] < end and "JOIN" not in self.kinds[self.at : end]
+                alone = self.starts[inside] < end and "JOIN" not in self.kinds[self.at : end]
                 return end if alone else None
         return None
 
     def listed(self) -> list[Node]:
-        found = [self.expression()]
+        terms = [self.expression()]
         while self.take(","):
-            found.append(self.expression())
-        return found
+            terms.append(self.expression())
+        return terms
 
     # expressions, loosest first
 
@@ -356,19 +356,19 @@ class _Reader:
         self.depth += 1
         if self.depth > _DEPTH:
             raise Unproven("nested too deeply")
-        found = [self.conjunction()]
+        parts = [self.conjunction()]
         while self.kinds[self.at] == "OR":
             self.at += 1
-            found.append(self.conjunction())
+            parts.append(self.conjunction())
         self.depth -= 1
-        return found[0] if len(found) == 1 else self.node("or", *found)
+        return parts[0] if len(parts) == 1 else self.node("or", *parts)
 
     def conjunction(self) -> Node:
-        found = [self.negation()]
+        parts = [self.negation()]
         while self.kinds[self.at] == "AND":
             self.at += 1
-            found.append(self.negation())
-        return found[0] if len(found) == 1 else self.node("and", *found)
+            parts.append(self.negation())
+        return parts[0] if len(parts) == 1 else self.node("and", *parts)
 
     def negation(self) -> Node:
         if self.kinds[self.at] == "NOT":
@@ -417,7 +417,7 @@ class _Reader:
     def bits(self) -> Node:
         if self.kinds[self.at + 1] in _BOUNDS and self.kinds[self.at] in _TERMS:
             return self.atom()
-        found, loose = self.sum()
+        term, loose = self.sum()
         while (sign := self.kinds[self.at]) in _BITS:
             self.at += 1
             # what these mean in Spark depends on the words before them
@@ -425,22 +425,22 @@ class _Reader:
             right, also = self.sum()
             if loose or also:
                 raise Unproven("bit and arithmetic operators mixed without parentheses")
-            found = self.node("bit", sign, found, right)
-        return found
+            term = self.node("bit", sign, term, right)
+        return term
 
     def sum(self) -> tuple[Node, bool]:
-        found, loose = self.product()
+        term, loose = self.product()
         while (sign := self.kinds[self.at]) in _SUMS:
             self.at += 1
-            found, loose = self.node("binary", sign, found, self.product()[0]), True
-        return found, loose
+            term, loose = self.node("binary", sign, term, self.product()[0]), True
+        return term, loose
 
     def product(self) -> tuple[Node, bool]:
-        found, loose = self.unary(), False
+        term, loose = self.unary(), False
         while (sign := self.kinds[self.at]) in _PRODUCTS:
             self.at += 1
-            found, loose = self.node("binary", sign, found, self.unary()), True
-        return found, loose
+            term, loose = self.node("binary", sign, term, self.unary()), True
+        return term, loose
 
     def unary(self) -> Node:
         if self.kinds[self.at] == "-":
@@ -448,25 +448,25 @@ class _Reader:
             if self.kinds[self.at] == "number":
                 return self.node("number", "-" + self.text("number"))
             return self.node("negative", self.unary())
-        found = self.atom()
+        term = self.atom()
         while self.kinds[self.at] in ("[", "COLLATE"):
             if self.take("["):
                 first = self.expression()
                 self.need(self.take(":"))
                 last = self.expression()
                 self.need(self.take("]"))
-                found = self.node("call", "substr", found, first, last)
+                term = self.node("call", "substr", term, first, last)
             else:
                 self.at += 1
                 name = self.text("word" if self.spark else "quoted")
                 self.need(name == ("UTF8_BINARY" if self.spark else '"C"'))
-                found = self.node("collate", found)
-        return found
+                term = self.node("collate", term)
+        return term
 
     def atom(self) -> Node:
         kind, text = self.kinds[self.at], self.texts[self.at]
         if kind in ("word", "quoted"):
-            return self.named(kind)
+            return self.by_name(kind)
         self.at += 1
         if kind == "number":
             return self.node("number", text)
@@ -475,9 +475,9 @@ class _Reader:
         if kind == "hole":
             return self.node("hole", text[1:])
         if kind == "(":
-            found = self.expression()
+            inner = self.expression()
             self.need(self.take(")"))
-            return found
+            return inner
         if kind in _KEYWORDS:
             return self.keyword(kind)
         self.at -= 1
@@ -522,7 +522,7 @@ class _Reader:
         self.need(bool(branches) and self.take("END"))
         return self.node("case", tuple(branches), other)
 
-    def named(self, kind: str) -> Node:
+    def by_name(self, kind: str) -> Node:
         if kind == "word" and self.kinds[self.at + 1] == "(":
             name = self.texts[self.at].lower()
             self.at += 2
@@ -558,9 +558,9 @@ class _Reader:
         return self.node("window", name, tuple(partition), tuple(order))
 
     def ordered(self) -> Node:
-        found = self.expression()
+        term = self.expression()
         self.take("NULLS", "LAST")
-        return found
+        return term
 
     def type(self) -> tuple[str, tuple[str, ...]]:
         words = []

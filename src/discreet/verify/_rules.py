@@ -99,9 +99,9 @@ class Rules:
     def value(self, node: Node, scope: Scope, facts: Facts) -> Value:
         """Value of an expression where `facts` hold."""
         memo = facts.memo if facts else scope.memo
-        found = memo.get(node) or self.constants.get(node)
-        if found is not None:
-            return found
+        hit = memo.get(node) or self.constants.get(node)
+        if hit is not None:
+            return hit
         self.work += 1
         if self.work > _WORK:
             raise Unproven("more work than a proof may take")
@@ -116,8 +116,8 @@ class Rules:
             nothing = v if v.nan or v.infinite else v.void()
             v = narrowed(v, fact, self.dialect) or nothing
         if not self.dead:
-            known = self.constants if _bare(node) else memo
-            known[node] = v
+            store = self.constants if _bare(node) else memo
+            store[node] = v
         return v
 
     def converted(self, v: Value, kind: str, form: tuple[Any, ...], node: Node) -> Value:
@@ -269,21 +269,21 @@ class Rules:
 
     # facts that conditions tell
 
-    def facts(self, node: Node, scope: Scope, known: Facts, outcome: str) -> Facts:
+    def facts(self, node: Node, scope: Scope, premises: Facts, outcome: str) -> Facts:
         """Facts where a condition is ``true``, ``false``, or ``other`` (false or NULL)."""
         match node.kind:
             case "not":
                 if outcome == "other":
-                    return self._never_null(node.args[0], scope, known)
+                    return self._never_null(node.args[0], scope, premises)
                 flipped = "false" if outcome == "true" else "true"
-                return self.facts(node.args[0], scope, known, flipped)
+                return self.facts(node.args[0], scope, premises, flipped)
             case "and" | "or":
-                parts = [self.facts(part, scope, known, outcome) for part in node.args]
+                parts = [self.facts(part, scope, premises, outcome) for part in node.args]
                 both = (node.kind == "and") == (outcome == "true")
-                found = parts[0]
+                combination = parts[0]
                 for part in parts[1:]:
-                    found = meet(found, part) if both else join(found, part)
-                return found
+                    combination = meet(combination, part) if both else join(combination, part)
+                return combination
             case "isnull":
                 return NOTHING if outcome == "true" else _one(node.args[0], known=True)
             case "call" if node.args[0] == "isfinite" and outcome == "true":
@@ -292,31 +292,31 @@ class Rules:
                 return _one(node.args[1], known=outcome == "false", compared=True)
             case "in" if outcome == "true":
                 first, *others = _listed(node)
-                found = self._compared("=", (node.args[0], first), scope, known, outcome)
+                combination = self._compared("=", (node.args[0], first), scope, premises, outcome)
                 for term in others:
-                    more = self._compared("=", (node.args[0], term), scope, known, outcome)
-                    found = join(found, more)
-                return found
+                    more = self._compared("=", (node.args[0], term), scope, premises, outcome)
+                    combination = join(combination, more)
+                return combination
             case "compare":
                 sign, left, right = node.args
-                one = self._compared(sign, (left, right), scope, known, outcome)
-                two = self._compared(_FLIPPED[sign], (right, left), scope, known, outcome)
+                one = self._compared(sign, (left, right), scope, premises, outcome)
+                two = self._compared(_FLIPPED[sign], (right, left), scope, premises, outcome)
                 sure = NOTHING if outcome == "other" else _present((left, right))
                 return meet(meet(one, two), sure)
         return NOTHING
 
-    def _never_null(self, node: Node, scope: Scope, known: Facts) -> Facts:
+    def _never_null(self, node: Node, scope: Scope, premises: Facts) -> Facts:
         """Facts where the negation of a condition is not true: it is true, or it is NULL."""
-        if self.truth(node, scope, known).null:
+        if self.truth(node, scope, premises).null:
             return NOTHING
-        return self.facts(node, scope, known, "true")
+        return self.facts(node, scope, premises, "true")
 
     def _compared(
-        self, sign: str, sides: tuple[Node, Node], scope: Scope, known: Facts, outcome: str
+        self, sign: str, sides: tuple[Node, Node], scope: Scope, premises: Facts, outcome: str
     ) -> Facts:
         """Facts about the left side of a comparison with a constant."""
         left, right = sides
-        x, k = self.value(left, scope, known), self.value(right, scope, known)
+        x, k = self.value(left, scope, premises), self.value(right, scope, premises)
         if x.constant or not k.constant or k.null:
             return NOTHING
         x, k, kind = self.aligned(x, k, right)
@@ -343,25 +343,25 @@ class Rules:
         branches, other = node.args
         results: list[tuple[Value, bool]] = []
         dep: frozenset[int] = frozenset()
-        seen: dict[Node, Value] = {}
+        subjects: dict[Node, Value] = {}
         current, passed = facts, NOTHING
         for condition, result in branches:
             dep |= self.truth(condition, scope, current).dep
-            told = self.facts(condition, scope, current, "true")
+            truths = self.facts(condition, scope, current, "true")
             rest = self.facts(condition, scope, current, "other")
-            seen |= {n: self.value(n, scope, current) for n in (*told, *rest)}
-            results.append(self._branch(result, scope, meet(current, told), seen))
+            subjects |= {n: self.value(n, scope, current) for n in (*truths, *rest)}
+            results.append(self._branch(result, scope, meet(current, truths), subjects))
             passed = meet(passed, rest)
             current = meet(facts, passed)
-        results.append(self._branch(other, scope, current, seen))
-        return self.chosen(results, node, dep.union(*(v.dep for v, _ in results)))
+        results.append(self._branch(other, scope, current, subjects))
+        return self.hull(results, node, dep.union(*(v.dep for v, _ in results)))
 
     def _branch(
-        self, node: Node, scope: Scope, facts: Facts, seen: dict[Node, Value]
+        self, node: Node, scope: Scope, facts: Facts, subjects: dict[Node, Value]
     ) -> tuple[Value, bool]:
         """Value of a branch, and whether a row can come there."""
         live = True
-        for subject, v in seen.items():
+        for subject, v in subjects.items():
             fact = facts.get(subject)
             if (
                 fact
@@ -375,7 +375,7 @@ class Rules:
         self.dead = outside
         return v, live
 
-    def chosen(self, results: list[tuple[Value, bool]], node: Node, dep: frozenset[int]) -> Value:
+    def hull(self, results: list[tuple[Value, bool]], node: Node, dep: frozenset[int]) -> Value:
         """One of several values: their common type and hull."""
         null = any(v.null for v, live in results if live)
         some = [(v, live) for v, live in results if v.type != "null"]
@@ -384,8 +384,8 @@ class Rules:
         # the type of a bare string is that of its neighbours, so it comes last
         some.sort(key=lambda pair: pair[0].type == "text" and pair[0].literal)
         head, values = some[0][0], []
-        for given, live in some:
-            _, v, kind = self.aligned(head, given, node)
+        for candidate, live in some:
+            _, v, kind = self.aligned(head, candidate, node)
             if kind == "dec" and head.form != v.form:
                 raise Unproven("decimals of different scales in one CASE")
             if head.literal or head.type != kind:
@@ -439,16 +439,16 @@ def _one(node: Node, **what: Any) -> Facts:
 
 def _present(nodes: Iterable[Node]) -> Facts:
     """Columns that have a value where a comparison, or an operator, of them is not NULL."""
-    found = Facts()
+    facts = Facts()
     for node in nodes:
         match node.kind:
             case "column":
-                found[node] = Fact(known=True)
+                facts[node] = Fact(known=True)
             case "binary":
-                found.update(_present(node.args[1:]))
+                facts.update(_present(node.args[1:]))
             case "negative":
-                found.update(_present(node.args))
-    return found
+                facts.update(_present(node.args))
+    return facts
 
 
 def deps(values: Iterable[Value]) -> frozenset[int]:

@@ -22,7 +22,7 @@ def sums(node: Node) -> list[Node]:
         return [node]
     if node.kind in ("column", "case", "window"):
         return []  # the rules refuse an aggregate in a branch
-    return [found for a in node.args if isinstance(a, Node) for found in sums(a)]
+    return [aggregate for a in node.args if isinstance(a, Node) for aggregate in sums(a)]
 
 
 def aggregates(node: Node) -> bool:
