@@ -48,6 +48,7 @@ def sample_size(
     power: Number = "0.8",
     alpha: Number = 0.05,
     neighbours: Literal["add-remove", "change-one"] = "add-remove",
+    nullable: bool = True,
 ) -> int:
     """Return the least number of people for a margin, or for the power of a test, at ε.
 
@@ -63,6 +64,9 @@ def sample_size(
         without `sd` are refused: the spread of the values decides.
     neighbours
         The policy's relation: under "change-one" the number of people is public.
+    nullable
+        Whether the policy lets the column hold NULL, as it does unless a column says ``null =``.
+        Under "change-one" how many people have a value is then not public, and more are needed.
     p0, p1, power, alpha
         Instead: the one-sided test of a share of `p0` should find `p1` with this
         probability. No private test needs fewer people (:func:`ump_power`).
@@ -75,7 +79,7 @@ def sample_size(
     --------
     >>> from discreet import inference as inf
     >>> inf.sample_size(within="0.05", epsilon=1), inf.sample_size(within="0.05", epsilon="0.1")
-    (481, 758)
+    (449, 731)
     >>> inf.sample_size(p0="0.5", p1="0.55", epsilon=1)
     624
     """
@@ -101,11 +105,10 @@ def sample_size(
     share = _exact.confidence(p, "p")
     if sd is None:
         _check_share(margin, a, b)
-        asked = _Asked(
-            pol.Boolean("x"), "SELECT AVG(x) AS x FROM t", eps, neighbours, (True, False)
-        )
+        column = pol.Boolean("x") if nullable else pol.Boolean("x", null=False)
+        asked = _Asked(column, "SELECT AVG(x) AS x FROM t", eps, neighbours, (True, False))
     else:
-        asked = _mean(_exact.exact(sd, "sd"), a, b, eps, neighbours)
+        asked = _mean(_exact.exact(sd, "sd"), (a, b), eps, neighbours, nullable=nullable)
         share = 0.5
     return _least(lambda n: asked.margin(n, share, level) <= margin)
 
@@ -132,14 +135,21 @@ def _deviation(low: Fraction, high: Fraction) -> Hint:
 
 
 def _mean(
-    sd: Fraction, low: Fraction, high: Fraction, epsilon: Fraction, neighbours: str
+    sd: Fraction,
+    bounds: tuple[Fraction, Fraction],
+    epsilon: Fraction,
+    neighbours: str,
+    *,
+    nullable: bool,
 ) -> _Asked:
     """Plan a mean of values that lie one deviation above and below the middle."""
+    low, high = bounds
     if not 0 < 2 * sd <= high - low:
         raise ParameterError(
             "a deviation is positive, and at most half of the range", hint=_deviation(low, high)
         )
-    column = pol.Real("x", min=low, max=high, null=low)
+    declared = {} if nullable else {"null": low}
+    column = pol.Real("x", min=low, max=high, **declared)
     values = float((low + high) / 2 + sd), float((low + high) / 2 - sd)
     return _Asked(column, "SELECT AVG(x) AS x, STDDEV(x) AS s FROM t", epsilon, neighbours, values)
 
