@@ -13,8 +13,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from discreet import _exact
 from discreet import policy as pol
 from discreet._dataclass import dataclass
@@ -23,13 +21,14 @@ from discreet.answer import Answer
 from discreet.curator import fresh_salt, measure
 from discreet.engines import Reference
 from discreet.errors import Hint, ParameterError
+from discreet.inference._needed import Silent
 from discreet.inference._population import population_interval
 from discreet.inference._ump import ump_power
-from discreet.plan import Ask, Draw, Plan, lower, price
+from discreet.plan import Ask, Plan, lower, price
 from discreet.sql import parse
 
 if TYPE_CHECKING:
-    from discreet.plan import Aggregate, Groups, Law, Salt
+    from discreet.plan import Aggregate, Groups, Salt
 
 _MOST = 10**12
 
@@ -148,8 +147,7 @@ def _mean(
         raise ParameterError(
             "a deviation is positive, and at most half of the range", hint=_deviation(low, high)
         )
-    declared = {} if nullable else {"null": low}
-    column = pol.Real("x", min=low, max=high, **declared)
+    column = pol.Real("x", min=low, max=high, null=None if nullable else low)
     values = float((low + high) / 2 + sd), float((low + high) / 2 - sd)
     return _Asked(column, "SELECT AVG(x) AS x, STDDEV(x) AS s FROM t", epsilon, neighbours, values)
 
@@ -181,7 +179,7 @@ class _Asked:
         """Half of what the population interval is long, at the numbers expected of n people."""
         first = round(n * share)
         expected = _Expected(self._each, (first, n - first))
-        record = measure(self._plan, expected, fresh_salt(), _Silent())
+        record = measure(self._plan, expected, fresh_salt(), Silent())
         low, high = population_interval(Answer(record), level)[0]["x"]
         return float(high - low) / 2
 
@@ -199,15 +197,6 @@ class _Expected(Reference):
         first, second = (groups[()] for groups in self.each[aggregate])
         a, b = self.counts
         return {(): tuple(a * x + b * y for x, y in zip(first, second, strict=True))}
-
-
-class _Silent(Draw):
-    """Noise at its mean: what is measured here is nobody's."""
-
-    def sample(self, law: Law, n: int) -> Any:
-        """Draw nothing."""
-        del law
-        return np.zeros(n, dtype=np.int64)
 
 
 def _least(met: Callable[[int], bool]) -> int:
