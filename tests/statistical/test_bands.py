@@ -144,7 +144,7 @@ def test_the_margin_promised_is_the_margin_shown(case, neighbours):
     interval of a public n and a known deviation, which was promised once, is 10 % shorter.
     """
     given, shown = QUESTIONS[case]
-    n = inf.sample_size(**given, neighbours=neighbours)
+    n = inf.sample_size(**given, neighbours=neighbours, nullable=False)
     table = pol.Table("t", [pol.Integer("x", min=0, max=100, null=0)], neighbours=neighbours)
     policy = pol.Policy(tables=[table], budget=pol.Budget("1"))
     parsed = sql.parse(f"SELECT {shown} FROM t", policy)
@@ -157,6 +157,52 @@ def test_the_margin_promised_is_the_margin_shown(case, neighbours):
         (row,) = Answer(measure(plan, engine, fresh_salt())).interval(target="population")
         widths.append((row["x"][1] - row["x"][0]) / 2)
     assert np.mean(widths) == pytest.approx(float(given["within"]), rel=0.05)
+
+
+DECLARED = {
+    ("share", True): pol.Boolean("x"),
+    ("share", False): pol.Boolean("x", null=False),
+    ("mean", True): pol.Integer("x", min=0, max=100),
+    ("mean", False): pol.Integer("x", min=0, max=100, null=0),
+}
+PLANNED = {
+    "share": ({"within": "0.05"}, "AVG(x) AS x", (False, True)),
+    "mean": (
+        {"within": 3, "sd": 20, "low": 0, "high": 100},
+        "AVG(x) AS x, STDDEV(x) AS s",
+        (30, 70),
+    ),
+}
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "change-one"])
+@pytest.mark.parametrize("epsilon", ["1", "0.1"])
+@pytest.mark.parametrize("case", PLANNED)
+def test_a_margin_holds_for_columns_with_and_without_null(case, epsilon, neighbours):
+    """Half-widths with noise at its mean, of a sample as it is expected; nothing is drawn."""
+    given, shown, values = PLANNED[case]
+    promised = {}
+    for nullable in (True, False):
+        n = inf.sample_size(**given, epsilon=epsilon, neighbours=neighbours, nullable=nullable)
+        promised[nullable] = n
+        table = pol.Table("t", [DECLARED[case, nullable]], neighbours=neighbours)
+        policy = pol.Policy(tables=[table], budget=pol.Budget("1"))
+        parsed = sql.parse(f"SELECT {shown} FROM t", policy)
+        plan = pl.price(pl.lower(parsed.query), pl.Ask(Fraction(epsilon)))
+        engine = Reference({"t": [{"x": values[i % 2]} for i in range(n)]})
+        answer = Answer(measure(plan, engine, fresh_salt(), Silent()))
+        low, high = answer.interval(target="population")[0]["x"]
+        assert 0.98 * float(given["within"]) < (high - low) / 2 <= 1.001 * float(given["within"])
+    assert promised[False] <= promised[True]
+    plain = inf.sample_size(**given, epsilon=epsilon, neighbours=neighbours)
+    assert plain == promised[True]  # as columns are declared by default
+
+
+class Silent(pl.Draw):
+    """Noise at its mean."""
+
+    def sample(self, law, n):
+        return np.zeros(n, dtype=np.int64)
 
 
 def test_power_is_what_was_asked_for():

@@ -69,7 +69,7 @@ def test_any_bounds_can_be_planned(low, high):
 
 
 def test_a_share_has_the_bounds_of_a_share():
-    assert inf.sample_size(within="0.05", low=0, high=1, epsilon=1) == 481
+    assert inf.sample_size(within="0.05", low=0, high=1, epsilon=1) == 449
 
 
 def _charts(curator):

@@ -469,3 +469,26 @@ def test_where_of_surveys_is_one_condition(odd, where):
     with pytest.raises(dc.errors.DiscreetError):
         odd.survey("y", where=where, epsilon=1)
     assert odd.budget.spent == spent
+
+
+@pytest.mark.parametrize(
+    ("formula", "family", "hint"),
+    [
+        ("pay = age + sex", "ols", '"pay ~ age + sex"'),
+        ("pay", "ols", '"pay ~ age + sex"'),
+        ("pay ~", "ols", '"pay ~ age + sex"'),
+        ("pay ~ pay", "ols", '"pay ~ age + sex"'),
+        ("pay ~ 1", "ols", '"pay ~ age + sex"'),
+        ("np.log(pay) ~ sex - wed", "ols", '"np.log(pay) ~ age + sex"'),
+        ("pay ~ cut(age)", "ols", '"pay ~ age + sex"'),
+        ("pay ~ age + I(age)", "ols", '"pay ~ age + sex"'),
+        ("ill ~ (age:wed):sex", "logistic", '"ill ~ age + sex"'),
+        ("pay > 500 ~ bs(age)", "logistic", '"pay > 500 ~ age + sex"'),
+        ("rank(pay) ~ age", "ols", '"pay ~ age + sex"'),
+        ("pay ^^ ~ age", "ols", '"pay ~ age + sex"'),
+    ],
+)
+def test_hints_explain_the_response_that_was_written(curator, formula, family, hint):
+    refused = _refused(curator, formula, family=family)
+    assert refused.hint == hint
+    curator.regression(refused.hint.strip('"'), family=family, epsilon=1e8)

@@ -320,3 +320,20 @@ def test_other_manners_are_told_from_sql(text, manner):
 @pytest.mark.parametrize("text", ["select(count(*)) from people", "from people select count(*)"])
 def test_sql_of_few_blanks_is_no_other_manner(text):
     assert sql.parse(text, POLICY)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex LIMIT 3 OFFSET 2",
+         "ORDER BY 1 LIMIT 3 OFFSET 2"),
+        ("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex OFFSET 2", "ORDER BY 1 OFFSET 2"),
+    ],
+)  # fmt: skip
+def test_offset_without_an_order_asks_for_one(text, hint):
+    """It had said that there is no OFFSET."""
+    refused = refusal(text)
+    assert "first rows of an order" in refused.message
+    assert refused.hint == hint
+    head, _, _ = text.partition(" LIMIT")
+    sql.parse(f"{head.partition(' OFFSET')[0]} {hint}", POLICY)

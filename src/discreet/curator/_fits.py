@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from discreet._dataclass import dataclass
 from discreet._exact import Number
+from discreet._print import number
 from discreet._text import plain_str
 from discreet.answer import Answer
 from discreet.curator._offer import read_offer
+from discreet.curator._quote import Quote
 from discreet.errors import Hint, ParameterError, QueryError
-from discreet.plan import Ask, Query
+from discreet.plan import Ask, Plan, Query
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
@@ -60,19 +63,40 @@ class Fits:
 
         Methods and references: :mod:`discreet.inference._regression` and ``_logistic``.
         """
-        from discreet import inference  # noqa: PLC0415 - loaded when it is called
-
-        family = _plain(family, "family")
-        if family not in ("ols", "logistic"):
-            raise ParameterError(
-                f"a regression is ols or logistic, not {family!r}", hint=Hint("family", "ols")
-            )
-        formula = _plain(formula, "a formula")
-        table, where = _plain(table, "table"), _plain(where, "where")
-        fit = inference.least_squares if family == "ols" else inference.logistic
         own = cast("Curator", self)
-        ask = _asks(own, read_offer(None, epsilon, delta, rho), fresh=fresh)
-        return fit(own, formula, table=table, where=where, ask=ask)
+        fit = _fit(own, formula, table, where, family)
+        return fit(_asks(own, read_offer(None, epsilon, delta, rho), fresh=fresh))
+
+    def preview_regression(
+        self,
+        formula: str,
+        *,
+        table: str | None = None,
+        where: str | None = None,
+        family: Literal["ols", "logistic"] = "ols",
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        rho: Number | None = None,
+    ) -> FitQuote:
+        """Price a fit without touching data or budget, and say how many rows it takes.
+
+        Parameters as in :meth:`regression`. With fewer rows than it says, no coefficient may
+        come out determined, and the fit be paid for nothing.
+        """
+        from discreet.inference._needed import Rehearsal  # noqa: PLC0415 - loaded when called
+        from discreet.inference._regression import table_of  # noqa: PLC0415
+
+        own = cast("Curator", self)
+        fit = _fit(own, formula, table, where, family)
+        offer = read_offer(None, epsilon, delta, rho)
+
+        def plan(text: str, keys: Sequence[str], change: Callable[[Query], Query] | None) -> Plan:
+            return own._plan(_meant(own, text, keys, change), offer)  # noqa: SLF001 - part of it
+
+        rehearsal = Rehearsal(table_of(own, _plain(table, "table")), plan)
+        rows = rehearsal.needed(fit)
+        (planned,) = rehearsal.plans.values()
+        return FitQuote(own._quote(planned, offer, own._standing), rows)  # noqa: SLF001 - as above
 
     def survey(
         self,
@@ -114,18 +138,76 @@ class Fits:
         return inference.survey(own, column, by=by, table=table, where=where, ask=ask)
 
 
+@dataclass(frozen=True)
+class FitQuote:
+    """What a fit would cost, and how many rows it takes for coefficients to be determined.
+
+    Nothing here depends on the data.
+    """
+
+    quote: Quote
+    rows: int | None
+    """Rows, spread evenly over the policy's values, from which on all coefficients are determined
+    when noise and sample are as expected; None: no number of such rows suffices."""
+
+    @property
+    def cost(self) -> dict[str, str]:
+        """Price in every currency defined for it."""
+        return self.quote.cost
+
+    def __repr__(self) -> str:
+        quote = self.quote
+        lines = ["cost    free: answered before" if quote.stored else f"cost    {quote.price}"]
+        if quote.refused is not None and not quote.stored:
+            lines.append(f"        would be refused: {quote.refused}")
+        lines += [f"budget  {quote.left}", f"noise   {quote.plan.why}"]
+        if self.rows is None:
+            lines.append("rows    no number determines the coefficients at this price")
+        else:
+            lines.append(
+                f"rows    about {number(self.rows)}, spread evenly over the policy's values, "
+                "determine all coefficients; with fewer, or crowded ones, it may be paid for "
+                "nothing"
+            )
+        return "\n".join(lines)
+
+
+def _fit(
+    curator: Curator, formula: str, table: str | None, where: str | None, family: str
+) -> Callable[[Any], Regression | Logistic]:
+    """Read what is to be fitted; what it gives wants to know how questions are answered."""
+    from discreet import inference  # noqa: PLC0415 - loaded when it is called
+
+    family = _plain(family, "family")
+    if family not in ("ols", "logistic"):
+        raise ParameterError(
+            f"a regression is ols or logistic, not {family!r}", hint=Hint("family", "ols")
+        )
+    fit = inference.least_squares if family == "ols" else inference.logistic
+    formula = _plain(formula, "a formula")
+    table, where = _plain(table, "table"), _plain(where, "where")
+    return lambda ask: fit(curator, formula, table=table, where=where, ask=ask)
+
+
 def _asks(curator: Curator, offer: Ask, *, fresh: bool) -> Callable[..., Answer]:
     """What asks SQL at a price, after a change of the question that was read."""
 
     def ask(
         text: str, keys: Sequence[str] = (), change: Callable[[Query], Query] | None = None
     ) -> Answer:
-        query = curator._question(text).query  # noqa: SLF001 - part of it
-        _check_built(query, keys)
-        other = query if change is None else change(query)
-        return curator._ask(other, offer, key=None, fresh=fresh)  # noqa: SLF001 - part of it
+        question = _meant(curator, text, keys, change)
+        return curator._ask(question, offer, key=None, fresh=fresh)  # noqa: SLF001 - part of it
 
     return ask
+
+
+def _meant(
+    curator: Curator, text: str, keys: Sequence[str], change: Callable[[Query], Query] | None
+) -> Query:
+    """The question that SQL means, changed as it is to be."""
+    query = curator._question(text).query  # noqa: SLF001 - part of it
+    _check_built(query, keys)
+    return query if change is None else change(query)
 
 
 def _check_built(query: Query, keys: Sequence[str]) -> None:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from discreet._dataclass import dataclass
 from discreet._print import number
 from discreet.answer import CURRENCIES, price
-from discreet.plan import Cost, Plan, StatisticValue, Threshold, Total, level_of_each, possible
+from discreet.plan import (
+    Cost,
+    OutputExpr,
+    Plan,
+    StatisticValue,
+    Threshold,
+    Total,
+    level_of_each,
+    possible,
+    ratio_margin,
+)
 
 
 @dataclass(frozen=True)
@@ -53,15 +63,17 @@ class Quote:
     def error(self, confidence: float | None = None) -> dict[str, str]:
         """Expected margin of every output at a confidence, in words."""
         level = self.confidence if confidence is None else confidence
-        lowered = self.plan.lowered
-        return {
-            output.name: lowered.formulas[output.expr.index].margin(
-                self.plan.outlets, level_of_each(lowered, output.expr, level)
-            )
-            + lowered.allowance(output.expr.index)
-            for output in lowered.outputs
-            if isinstance(output.expr, StatisticValue)
-        }
+        found = {o.name: self._margin(o.expr, level) for o in self.plan.lowered.outputs}
+        return {name: margin for name, margin in found.items() if margin is not None}
+
+    def _margin(self, out: OutputExpr, level: float) -> str | None:
+        """In words; None where nothing is known before."""
+        lowered, outlets = self.plan.lowered, self.plan.outlets
+        level = level_of_each(lowered, out, level)
+        if isinstance(out, StatisticValue):
+            own = lowered.formulas[out.index].margin(outlets, level)
+            return own + lowered.allowance(out.index)
+        return ratio_margin(out, lowered.formulas, lowered.values_of_one_row, outlets, level)
 
     @property
     def warnings(self) -> list[str]:

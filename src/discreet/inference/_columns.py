@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import show
 from discreet._text import literal, quoted
 from discreet.errors import ParameterError, QueryError
@@ -94,6 +94,8 @@ class Bounds:
     policy: Policy
     table: str
     where: str
+    response: str | None = None
+    """What hints explain."""
 
     def read(self, sql: str, text: str) -> Expr:
         """The expression that SQL means."""
@@ -101,9 +103,7 @@ class Bounds:
         try:
             expr = parse(asked, self.policy).query.statistics[0].expr
         except QueryError as error:
-            raise ParameterError(
-                f"{text}: {error.message}", hint=example(self.policy.table(self.table))
-            ) from None
+            raise ParameterError(f"{text}: {error.message}", hint=self._hint) from None
         assert expr is not None
         return expr
 
@@ -115,10 +115,18 @@ class Bounds:
         centre = code * t.step if _decimal(t.step) else Fraction(round(code * t.step))
         return float(centre), float(half), show(centre)
 
-    def check(self, read: Formula) -> None:
-        """Refuse what is no number or flag, and terms that nothing could tell apart."""
+    def check(self, read: Formula) -> Bounds:
+        """Refuse what is no number or flag, and terms that nothing could tell apart.
+
+        Hints of what is given name the formula's own response.
+        """
         if read.left.plain is None:
             self._meant(read.left)
+        found = replace(self, response=read.left.name)
+        found._check_terms(read)  # noqa: SLF001 - its own
+        return found
+
+    def _check_terms(self, read: Formula) -> None:
         meanings: list[Any] = []
         places: dict[str, int] = {}
         # functions first: rows are those where they have a value, so what is wrong is theirs
@@ -156,7 +164,11 @@ class Bounds:
         return parse(asked, self.policy).query.is_empty
 
     def _refused(self, words: str) -> ParameterError:
-        return ParameterError(words, hint=example(self.policy.table(self.table)))
+        return ParameterError(words, hint=self._hint)
+
+    @property
+    def _hint(self) -> str | None:
+        return example(self.policy.table(self.table), self.response)
 
 
 def _case(parts: Sequence[tuple[Factor, Any]], then: str = "1") -> str:

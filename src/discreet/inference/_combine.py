@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,12 +144,24 @@ class Combined:
         row = self._row(w)
         weights = self._weights(row)
         if weights is None:
-            raise NotProvedError(
-                "the released answers do not determine this query: no unbiased estimate exists",
-                hint="check with combined.estimable(w), or release one more answer",
-            )
+            raise _undetermined()
         variance = float(np.sum((weights * self._sd) ** 2))
         return Estimate(float(weights @ self.y), variance, weights, self.noise)
+
+    def estimates(self, queries: Any) -> list[Estimate]:
+        """Estimate many queries, the rows; see :meth:`estimate`."""
+        if sparse.issparse(self.A):
+            return [self.estimate(w) for w in queries]
+        rows = np.array([self._row(w) for w in queries]).reshape(-1, self.A.shape[1])
+        system = self._system().T
+        found = _shortest(system, rows.T)
+        missed = np.linalg.norm(system @ found - rows.T, axis=0)
+        if (missed > TOLERANCE * np.linalg.norm(rows, axis=1)).any():
+            raise _undetermined()
+        weights = found.T / self._sd
+        values, variances = weights @ self.y, ((weights * self._sd) ** 2).sum(axis=1)
+        each = zip(values.tolist(), variances.tolist(), weights, strict=True)
+        return [Estimate(value, variance, own, self.noise) for value, variance, own in each]
 
     def estimable(self, w: Any) -> bool:
         """Tell whether the released answers determine the query."""
@@ -254,6 +266,19 @@ class Combined:
         return h / self._sd if missed <= TOLERANCE * np.linalg.norm(row) else None
 
 
+def _undetermined() -> NotProvedError:
+    return NotProvedError(
+        "the released answers do not determine this query: no unbiased estimate exists",
+        hint="check with combined.estimable(w), or release one more answer",
+    )
+
+
+def half_widths(estimates: Sequence[Estimate], confidence: Number, seed: int) -> list[float]:
+    """Half-widths of intervals, each by itself; those whose errors have one law share its draws."""
+    level, known = _exact.confidence(confidence), dict[_Terms, float]()
+    return [_margin(e.weights, e._noise, level, seed, known) for e in estimates]  # noqa: SLF001 - as above
+
+
 def _shortest(system: Any, aim: Floats) -> Floats:
     """The least-squares solution, the shortest one where there are several."""
     if sparse.issparse(system):
@@ -334,7 +359,18 @@ def _order(level: float, draws: int) -> int:
     return k
 
 
-def _margin(weights: Floats, noises: Noises, level: float, rng: Rng) -> float:
+_Terms: TypeAlias = tuple[tuple[int, float, int], ...]
+"""A sum of noises: law, weight and how many there are of each."""
+
+
+def _margin(
+    weights: Floats,
+    noises: Noises,
+    level: float,
+    rng: Rng,
+    known: dict[_Terms, float] | None = None,
+) -> float:
+    """Margin of a sum of noises; `known` are those that have been simulated."""
     size = np.abs(weights)
     places = np.flatnonzero(size > 1e-12 * size.max(initial=0))
     if not places.size:
@@ -345,23 +381,31 @@ def _margin(weights: Floats, noises: Noises, level: float, rng: Rng) -> float:
     if all(law.gaussian for law in laws):
         std = math.sqrt(float(np.sum((size[places] * noises.std[places]) ** 2)))
         return float(special.ndtri((1 + level) / 2)) * std
-    draws = max(DRAWS, math.ceil(20 / (1 - level)))
-    errors = np.abs(_errors(size[places], noises, noises.which[places], draws, generator(rng)))
-    k = _order(level, draws)
-    return float(np.partition(errors, k - 1)[k - 1])
+    draws, known = max(DRAWS, math.ceil(20 / (1 - level))), {} if known is None else known
+    terms = _terms(size[places], noises.which[places])
+    if terms not in known:
+        errors, k = np.abs(_errors(terms, noises, draws, generator(rng))), _order(level, draws)
+        known[terms] = float(np.partition(errors, k - 1)[k - 1])
+    return known[terms]
 
 
-def _errors(
-    size: Floats, noises: Noises, which: NDArray[np.int64], draws: int, rng: np.random.Generator
-) -> Floats:
-    """Simulate Σ |gᵢ|Nᵢ, terms of equal law and weight drawn together."""
+def _terms(size: Floats, which: NDArray[np.int64]) -> _Terms:
+    """Read Σ |gᵢ|Nᵢ with terms of equal law and weight together."""
     # iterative weights differ in far digits: rounding them up joins them, and only widens
-    unit = 10.0 ** (np.floor(np.log10(size)) - 4)
-    rounded = np.ceil(size / unit - 1e-3) * unit
+    power = np.floor(np.log10(size)) - 4
+    rounded = np.ceil(size / 10.0**power - 1e-3) * 10.0**power
+    found: list[tuple[int, float, int]] = []
+    for i in np.unique(which).tolist():
+        each = zip(*np.unique(rounded[which == i], return_counts=True), strict=True)
+        found += [(i, float(g), int(copies)) for g, copies in each]
+    return tuple(found)
+
+
+def _errors(terms: _Terms, noises: Noises, draws: int, rng: np.random.Generator) -> Floats:
+    """Simulate a sum of noises."""
     total = np.zeros(draws)
-    for i in np.unique(which):
-        for g, copies in zip(*np.unique(rounded[which == i], return_counts=True), strict=True):
-            total += g * _copies(noises.laws[i], int(copies), draws, rng)
+    for i, g, copies in terms:
+        total += g * _copies(noises.laws[i], copies, draws, rng)
     return total
 
 

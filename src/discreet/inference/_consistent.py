@@ -28,7 +28,7 @@ from discreet._exact import Number
 from discreet._print import plural
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
-from discreet.inference._combine import Combined, Estimate, combine
+from discreet.inference._combine import Combined, Estimate, combine, half_widths
 from discreet.inference._inputs import noisy
 from discreet.inference._laws import Floats
 from discreet.inference._results import preformatted
@@ -76,7 +76,7 @@ class Consistent:
 
     def _estimates(self, which: int) -> list[tuple[float, Estimate]]:
         """What is public of each count, and the rest."""
-        rest = [self.combined.estimate(w) for w in self.queries[which]]
+        rest = self.combined.estimates(self.queries[which])
         return list(zip(self.public[which].tolist(), rest, strict=True))
 
     def to_dicts(self, which: int) -> list[dict[str, Any]]:
@@ -85,14 +85,13 @@ class Consistent:
 
     def interval(self, which: int, confidence: Number = 0.95) -> list[dict[str, Any]]:
         """Rows of one answer with ``(low, high)`` for the exact count."""
+        found = self._estimates(which)
         # margins do not depend on what was released, so that one seed serves all
-        ends: list[tuple[float, float]] = []
-        for known, estimate in self._estimates(which):
-            if not estimate.variance:
-                ends.append((known, known))
-                continue
-            found = estimate.interval(confidence, rng=0)
-            ends.append((known + found.low, known + found.high))
+        halves = half_widths([estimate for _, estimate in found], confidence, 0)
+        ends = [
+            (known + e.value - half, known + e.value + half)
+            for (known, e), half in zip(found, halves, strict=True)
+        ]
         return self._rows(which, ends)
 
     def _rows(self, which: int, counts: Sequence[Any]) -> list[dict[str, Any]]:

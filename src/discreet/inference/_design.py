@@ -13,8 +13,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from discreet import _exact
 from discreet import policy as pol
 from discreet._dataclass import dataclass
@@ -23,13 +21,14 @@ from discreet.answer import Answer
 from discreet.curator import fresh_salt, measure
 from discreet.engines import Reference
 from discreet.errors import Hint, ParameterError
+from discreet.inference._needed import Silent
 from discreet.inference._population import population_interval
 from discreet.inference._ump import ump_power
-from discreet.plan import Ask, Draw, Plan, lower, price
+from discreet.plan import Ask, Plan, lower, price
 from discreet.sql import parse
 
 if TYPE_CHECKING:
-    from discreet.plan import Aggregate, Groups, Law, Salt
+    from discreet.plan import Aggregate, Groups, Salt
 
 _MOST = 10**12
 
@@ -48,6 +47,7 @@ def sample_size(
     power: Number = "0.8",
     alpha: Number = 0.05,
     neighbours: Literal["add-remove", "change-one"] = "add-remove",
+    nullable: bool = True,
 ) -> int:
     """Return the least number of people for a margin, or for the power of a test, at ε.
 
@@ -63,6 +63,9 @@ def sample_size(
         without `sd` are refused: the spread of the values decides.
     neighbours
         The policy's relation: under "change-one" the number of people is public.
+    nullable
+        Whether the policy lets the column hold NULL, as it does unless a column says ``null =``.
+        Under "change-one" how many people have a value is then not public, and more are needed.
     p0, p1, power, alpha
         Instead: the one-sided test of a share of `p0` should find `p1` with this
         probability. No private test needs fewer people (:func:`ump_power`).
@@ -75,7 +78,7 @@ def sample_size(
     --------
     >>> from discreet import inference as inf
     >>> inf.sample_size(within="0.05", epsilon=1), inf.sample_size(within="0.05", epsilon="0.1")
-    (481, 758)
+    (449, 731)
     >>> inf.sample_size(p0="0.5", p1="0.55", epsilon=1)
     624
     """
@@ -101,11 +104,10 @@ def sample_size(
     share = _exact.confidence(p, "p")
     if sd is None:
         _check_share(margin, a, b)
-        asked = _Asked(
-            pol.Boolean("x"), "SELECT AVG(x) AS x FROM t", eps, neighbours, (True, False)
-        )
+        column = pol.Boolean("x") if nullable else pol.Boolean("x", null=False)
+        asked = _Asked(column, "SELECT AVG(x) AS x FROM t", eps, neighbours, (True, False))
     else:
-        asked = _mean(_exact.exact(sd, "sd"), a, b, eps, neighbours)
+        asked = _mean(_exact.exact(sd, "sd"), (a, b), eps, neighbours, nullable=nullable)
         share = 0.5
     return _least(lambda n: asked.margin(n, share, level) <= margin)
 
@@ -132,14 +134,20 @@ def _deviation(low: Fraction, high: Fraction) -> Hint:
 
 
 def _mean(
-    sd: Fraction, low: Fraction, high: Fraction, epsilon: Fraction, neighbours: str
+    sd: Fraction,
+    bounds: tuple[Fraction, Fraction],
+    epsilon: Fraction,
+    neighbours: str,
+    *,
+    nullable: bool,
 ) -> _Asked:
     """Plan a mean of values that lie one deviation above and below the middle."""
+    low, high = bounds
     if not 0 < 2 * sd <= high - low:
         raise ParameterError(
             "a deviation is positive, and at most half of the range", hint=_deviation(low, high)
         )
-    column = pol.Real("x", min=low, max=high, null=low)
+    column = pol.Real("x", min=low, max=high, null=None if nullable else low)
     values = float((low + high) / 2 + sd), float((low + high) / 2 - sd)
     return _Asked(column, "SELECT AVG(x) AS x, STDDEV(x) AS s FROM t", epsilon, neighbours, values)
 
@@ -171,7 +179,7 @@ class _Asked:
         """Half of what the population interval is long, at the numbers expected of n people."""
         first = round(n * share)
         expected = _Expected(self._each, (first, n - first))
-        record = measure(self._plan, expected, fresh_salt(), _Silent())
+        record = measure(self._plan, expected, fresh_salt(), Silent())
         low, high = population_interval(Answer(record), level)[0]["x"]
         return float(high - low) / 2
 
@@ -189,15 +197,6 @@ class _Expected(Reference):
         first, second = (groups[()] for groups in self.each[aggregate])
         a, b = self.counts
         return {(): tuple(a * x + b * y for x, y in zip(first, second, strict=True))}
-
-
-class _Silent(Draw):
-    """Noise at its mean: what is measured here is nobody's."""
-
-    def sample(self, law: Law, n: int) -> Any:
-        """Draw nothing."""
-        del law
-        return np.zeros(n, dtype=np.int64)
 
 
 def _least(met: Callable[[int], bool]) -> int:

@@ -21,6 +21,8 @@ _LARGEST: Final = 2**62
 """An integer as large as this fits no question."""
 _PIECE: Final = re.compile(rf"({_QUOTED.pattern})|([~+])")
 _NUMBERS: Final = ("integer", "real")
+_SHORT: Final = 100
+"""Characters of a response that a hint repeats."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +53,16 @@ def read_formula(formula: str, table: Any) -> Formula:
     """
     sides = _sides(formula) if isinstance(formula, str) else []
     if len(sides) != 2 or len(sides[0]) != 1 or not all(map(all, sides)):
-        raise ParameterError("a regression is written y ~ a + b", hint=example(table))
+        first = _first(formula, table) if isinstance(formula, str) else None
+        raise ParameterError("a regression is written y ~ a + b", hint=example(table, first))
     for place in sorted(_places(normalize("NFKC", formula))):  # as Python reads names
         if place not in table.columns or place not in _places(formula):
             raise no_column(table, place)  # it stands for an odd name here
     try:
         return _read(sides, table)
     except RecursionError:
-        raise ParameterError("the formula is too long", hint=example(table)) from None
+        first = _first(sides[0][0], table)
+        raise ParameterError("the formula is too long", hint=example(table, first)) from None
 
 
 def _places(formula: str) -> set[str]:
@@ -67,23 +71,27 @@ def _places(formula: str) -> set[str]:
 
 def _read(sides: list[list[str]], table: Any) -> Formula:
     names: list[str] = []
-    trees = [_tree(" + ".join(_hidden(p, table, names) for p in side), table) for side in sides]
+    asked = _first(sides[0][0], table)
+    trees = [
+        _tree(" + ".join(_hidden(p, table, names) for p in side), table, asked) for side in sides
+    ]
     visitor = _Names(table, names)
     trees = [visitor.visit(tree) for tree in trees]
     right: list[tuple[Factor, ...]] = []
-    reader = _Terms(table, tuple(names), right)
+    reader = _Terms(table, tuple(names), right, example(table, asked))
     if isinstance(trees[0], ast.BinOp):
         raise ParameterError(
             "the response is one column, or a function of it: np.log(y), I(y / 1000)",
-            hint=example(table),
+            hint=reader.hint,
         )
     left = reader.factor(trees[0])
+    reader.hint = example(table, left.name)
     reader.read(trees[1])
     right = list({frozenset(f.name for f in t): t for t in right}.values())
     if not right:
-        raise ParameterError("a regression needs a column to explain with", hint=example(table))
+        raise ParameterError("a regression needs a column to explain with", hint=reader.hint)
     if {*left.columns} & {c for term in right for f in term for c in f.columns}:
-        raise ParameterError("a column can stand on one side only", hint=example(table))
+        raise ParameterError("a column can stand on one side only", hint=reader.hint)
     return Formula(left, tuple(sorted(right, key=len)), reader.intercept)
 
 
@@ -120,11 +128,13 @@ class _Terms:
     table: Any
     names: tuple[str, ...]
     found: list[tuple[Factor, ...]]
+    hint: str | None
+    """A formula of the response that was written."""
     intercept: bool = True
 
     def factor(self, node: ast.expr) -> Factor:
         """Read one factor."""
-        return factor(node, self.names, self.table, example(self.table))
+        return factor(node, self.names, self.table, self.hint)
 
     def read(self, node: ast.expr) -> None:
         """Collect terms of sums; 0, -1 and 1 say whether there is an intercept."""
@@ -150,7 +160,7 @@ class _Terms:
                 own = ast.BinOp(left, ast.Pow() if power else op, right)
                 raise ParameterError(
                     "terms are joined by + : and *; arithmetic stands in I(…)",
-                    hint=example(self.table) if sums else f"I({shown(own, self.names)})",
+                    hint=self.hint if sums else f"I({shown(own, self.names)})",
                 )
             case _:
                 self.found.append((self.factor(node),))
@@ -159,7 +169,7 @@ class _Terms:
         if isinstance(node, ast.BinOp | ast.Constant):
             raise ParameterError(
                 "an interaction is one of two factors, a:b or a*b; arithmetic stands in I(…)",
-                hint=example(self.table),
+                hint=self.hint,
             )
         return self.factor(node)
 
@@ -178,15 +188,33 @@ def no_column(table: Any, name: str) -> QueryError:
 
 
 def example(table: Any, left: str | None = None, *, flag: bool = False) -> str | None:
-    """Write a formula of a table's own columns, one that explains a truth value if asked."""
+    """Write a formula of a table's own columns, one that explains a truth value if asked.
+
+    `left` is the response as it was written; without a column of the table it is left out.
+    """
     usable = [n for n, c in table.columns.items() if _varies(c)]
-    sought = [n for n in usable if _explained(table.columns[n], flag=flag)]
-    first = left or next(iter(sought), None)
-    others = [written(n) for n in usable if n != first][:2]
-    if first is None or not others:
+    mine = [] if left is None or len(left) > _SHORT else _named(left, table)
+    if not mine:
+        mine = [n for n in usable if _explained(table.columns[n], flag=flag)][:1]
+        left = written(mine[0]) if mine else None
+    elif left in table.columns or any(written(n) != n for n in mine):
+        left = written(mine[0])  # odd names inside of functions would need quotes
+    others = [written(n) for n in usable if n not in mine][:2]
+    if left is None or not others:
         return None
-    text = f"{written(first)} ~ {' + '.join(others)}"
+    text = f"{left} ~ {' + '.join(others)}"
     return repr(text) if '"' in text else f'"{text}"'
+
+
+def _named(text: str, table: Any) -> list[str]:
+    """Columns that stand in a short text and can be used, the first one first."""
+    names = [re.escape(n) for n in sorted(table.columns, key=len, reverse=True)]
+    found = re.findall(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", text[:_SHORT])
+    return [n for n in dict.fromkeys(found) if _varies(table.columns[n])]
+
+
+def _first(formula: str, table: Any) -> str | None:
+    return next(iter(_named(formula, table)), None)
 
 
 def _varies(column: Any) -> bool:
@@ -243,18 +271,18 @@ def _hidden(part: str, table: Any, names: list[str]) -> str:
     return _TEXT.sub(lambda m: quoted(m) if m[0] != ":" else "@", part)
 
 
-def _tree(text: str, table: Any) -> ast.expr:
+def _tree(text: str, table: Any, asked: str | None) -> ast.expr:
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         shown = _PLACE.sub("…", text)[:80]
         raise ParameterError(
             f"{shown!r} cannot be read as terms of a formula; odd names stand in double quotes",
-            hint=example(table),
+            hint=example(table, asked),
         ) from None
     numbers = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
     if not all(_short(v) for v in numbers if isinstance(v, int | float)):
-        raise ParameterError("a number in the formula is too large", hint=example(table))
+        raise ParameterError("a number in the formula is too large", hint=example(table, asked))
     return tree
 
 

@@ -227,6 +227,11 @@ class Logistic(Fitted):
         return found
 
     @property
+    def determined(self) -> bool:
+        """Whether the coefficients have intervals with two ends: all of them, or none."""
+        return not isinstance(self._fit, str)
+
+    @property
     def _why(self) -> list[str]:
         why = self._fit if isinstance(self._fit, str) else HIDDEN
         return [why] * len(self.terms)
@@ -263,8 +268,7 @@ def logistic(
     own = table_of(curator, table)
     read = read_formula(formula, own)
     left, tests = read.left, where_of(read, where)
-    bounds = Bounds(curator.policy, own.name, where_of(read, None))
-    bounds.check(read)
+    bounds = Bounds(curator.policy, own.name, where_of(read, None)).check(read)
     response = [] if left.kind == "number" else columns_of(own, left, bounds)
     if len(response) != 1 or response[0].value is None:
         raise ParameterError(

@@ -49,6 +49,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from discreet import _exact
@@ -104,14 +105,16 @@ class Released:
         """The noisy moment matrix."""
         return np.array([[self.values[p] if p >= 0 else 0.0 for p in row] for row in self.place])
 
+    @cached_property
+    def _slots(self) -> NDArray[np.int64]:
+        """The places, row after row; what is known to be zero has one behind all values."""
+        slots = np.array(self.place).ravel()
+        return np.where(slots < 0, self.values.size, slots)
+
     def gradient(self, a: Floats, c: Floats) -> Floats:
         """Derivative of aᵀMc by the released values."""
-        g = np.zeros(self.values.size)
-        for i, row in enumerate(self.place):
-            for j, p in enumerate(row):
-                if p >= 0:
-                    g[p] += a[i] * c[j]
-        return g
+        size = self.values.size
+        return np.bincount(self._slots, np.outer(a, c).ravel(), minlength=size + 1)[:size]
 
 
 class Ask(Protocol):
@@ -248,13 +251,17 @@ class Score:
         t, share = self.far(b)
         return t <= quantile(share, error, laplace=self.released.laplace)
 
+    def bounded(self, error: float, far: float) -> bool:
+        """Whether the score keeps no coefficient that is far off."""
+        if not self.determined or self.kept(far, error) or self.kept(-far, error):
+            return False
+        return not math.isnan(self.estimate())
+
     def interval(self, error: float, far: float) -> tuple[float, float]:
         """Coefficients that the score keeps; unbounded where it keeps those far off."""
-        if not self.determined or self.kept(far, error) or self.kept(-far, error):
+        if not self.bounded(error, far):
             return -math.inf, math.inf
         middle = self.estimate()
-        if math.isnan(middle):
-            return -math.inf, math.inf
 
         def kept(line: Floats) -> Floats:
             return np.array([self.kept(float(b), error) for b in line])
@@ -301,6 +308,11 @@ class Fitted(ABC):
     @abstractmethod
     def _ends(self, error: float) -> Sequence[tuple[float, float]]:
         """Both ends for each column."""
+
+    @property
+    @abstractmethod
+    def determined(self) -> bool:
+        """Whether every coefficient has an interval (95 %) with two ends."""
 
     @property
     def _why(self) -> Sequence[str]:
@@ -401,9 +413,18 @@ class Regression(Fitted):
         """Noisy number of rows."""
         return float(self.released.values[0])
 
+    @property
+    def _far(self) -> list[float]:
+        return [_FAR * self.response.half / max(t.half, 1e-300) for t in self.terms]
+
+    @property
+    def determined(self) -> bool:
+        """Whether every coefficient has an interval (95 %) with two ends."""
+        each = zip(self._scores.values(), self._far, strict=True)
+        return all(score.bounded(0.05, reach) for score, reach in each)
+
     def _ends(self, error: float) -> list[tuple[float, float]]:
-        far = [_FAR * self.response.half / max(t.half, 1e-300) for t in self.terms]
-        each = zip(self._scores.values(), far, strict=True)
+        each = zip(self._scores.values(), self._far, strict=True)
         return [score.interval(error, reach) for score, reach in each]
 
     def predict(self, data: Mapping[str, Any]) -> Floats:
@@ -444,8 +465,7 @@ def least_squares(
     own = table_of(curator, table)
     read = read_formula(formula, own)
     tests = where_of(read, where)
-    bounds = Bounds(curator.policy, own.name, where_of(read, None))
-    bounds.check(read)
+    bounds = Bounds(curator.policy, own.name, where_of(read, None)).check(read)
     left, source = read.left, quoted(own.name)
     if left.kind == "category" and (left.plain is None or len(left.listed) != 2):
         raise ParameterError(f"{left.name!r} is a category, not a number to explain",

@@ -16,6 +16,7 @@ from discreet.plan._describe import describe
 from discreet.plan._disjoint import apart
 from discreet.plan._expr import Expr
 from discreet.plan._facts import Range, facts
+from discreet.plan._fold import ratio_margin
 from discreet.plan._formula import (
     Combination,
     Formula,
@@ -259,6 +260,7 @@ __all__ = [
     "possible",
     "price",
     "private_tables",
+    "ratio_margin",
     "rational",
     "rounded_up",
     "run",

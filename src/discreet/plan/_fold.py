@@ -15,10 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from discreet._dataclass import dataclass
-from discreet.plan._formula import Formula, Total
+from discreet._dataclass import dataclass, replace
+from discreet._print import number
+from discreet.plan._formula import Formula, Mean, Total
 from discreet.plan._means import Quotient, WeightedSum
+from discreet.plan._parts import Priced
 from discreet.plan._query import Apply, Number, OutputExpr, Query, StatisticValue
+from discreet.plan._tails import margin
 
 Terms = dict[int, Fraction]
 """Coefficients by statistic (or, later, by release)."""
@@ -188,3 +191,83 @@ def _on_shares(terms: Terms, shares: Mapping[int, Terms]) -> Terms:
         for share, part in shares[cell].items():
             sums[share] = sums.get(share, Fraction(0)) + w * part
     return sums
+
+
+def ratio_margin(
+    out: OutputExpr,
+    formulas: Sequence[Formula],
+    ends: Sequence[tuple[str, ...] | None],
+    priced: Sequence[Priced],
+    level: float,
+) -> str | None:
+    """Error of one sum over another as far as it is known before, in words; None: no such ratio.
+
+    The error of a/b is that of a − m·b over b, with m the ratio itself. Over all rows m lies
+    between the least and the greatest number that a row adds (`ends`, by statistic).
+    """
+    inner, times = _scaled(out)
+    if isinstance(inner, StatisticValue):
+        return _mean_margin(formulas[inner.index], times, priced, level)
+    above, below = map(linear, inner.args) if isinstance(inner, Apply) else (None, None)
+    if above is None or below is None or above[1] or below[1]:
+        return None
+    top, bottom = weights(above[0], formulas), weights(below[0], formulas)
+    if not top or not bottom:
+        return None
+    cells = sorted(top | bottom)
+    laws = [priced[c].noise for c in cells]
+    if not any(laws):
+        return None
+
+    def half(m: Fraction, at: float, share: Fraction = times) -> float:
+        c = [share * top.get(i, Fraction(0)) - m * bottom.get(i, Fraction(0)) for i in cells]
+        return margin(laws, [float(x) for x in c], at)
+
+    if _row(below[0], ends) == (1, 1) and (row := _row(above[0], ends)) is not None:
+        low, high = sorted((times * min(row[0], 0), times * max(row[1], 0)))
+        halves = [half(m, level) for m in (low, (low + high) / 2, high)]
+        least, most = (number(h, h or None) for h in (min(halves), max(halves)))
+        return f"± about {least}{'' if least == most else f' to {most}'} ÷ number of rows"
+    both = 1 - (1 - level) / 2
+    own, other = half(Fraction(0), both), half(Fraction(1), both, Fraction(0))
+    if not other:
+        return f"± about {number(own, own or None)} ÷ what it is divided by"
+    parts = f"{number(own, own or None)} + {number(other, other)} × the ratio"
+    return f"± about ({parts}) ÷ what it is divided by"
+
+
+def _scaled(out: OutputExpr) -> tuple[OutputExpr | None, Fraction]:
+    """A mean or a ratio, and how many times it is taken; ROUND around it is left out."""
+    match out:
+        case Apply("round", (inner, *_)):
+            return _scaled(inner)
+        case Apply("*", (Number(value), inner)) | Apply("*", (inner, Number(value))):
+            ratio, multiple = _scaled(inner)
+            return ratio, multiple * Fraction(value)
+        case StatisticValue() | Apply("/", (_, _)):
+            return out, Fraction(1)
+    return None, Fraction(1)
+
+
+def _mean_margin(
+    formula: Formula, times: Fraction, priced: Sequence[Priced], level: float
+) -> str | None:
+    if isinstance(formula, Quotient):
+        low, high = sorted((times * formula.lo, times * formula.hi))
+        top = tuple(times * w for w in formula.top)
+        return replace(formula, top=top, lo=low, hi=high).margin(priced, level)
+    return formula.margin(priced, level) if isinstance(formula, Mean) and times == 1 else None
+
+
+def _row(
+    terms: Mapping[int, Fraction], ends: Sequence[tuple[str, ...] | None]
+) -> tuple[Fraction, Fraction] | None:
+    """Least and greatest number that one row adds to a combination."""
+    low, high = Fraction(0), Fraction(0)
+    for index, times in terms.items():
+        own = ends[index] if index < len(ends) else None
+        if own is None:
+            return None
+        each = sorted(times * Fraction(v) for v in own)
+        low, high = low + each[0], high + each[-1]
+    return low, high

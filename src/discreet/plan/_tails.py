@@ -324,17 +324,25 @@ def split_noise(laws: Sequence[Law | None], weights: Floats) -> tuple[Floats, Fl
     `weights` has the parts on its last axis.
     """
     variance = np.zeros(weights.shape[:-1])
-    slack = np.zeros(weights.shape[:-1])
+    least, most = np.zeros(weights.shape[:-1]), np.zeros(weights.shape[:-1])
     scales = []
     for j, law in enumerate(laws):
         size = np.abs(weights[..., j])
         if isinstance(law, DiscreteLaplace):
             scales.append(size * float(law.scale))
-            slack += 1.5 * size
+            out = _outward(law)
+            least, most = least + out * size, most + (1 - out) * size
         elif law is not None:
             variance += size**2 * float(law.variance)
     stacked = np.stack(scales, axis=-1) if scales else np.zeros((*variance.shape, 0))
-    return variance, stacked, slack
+    alone = (stacked > 0).sum(axis=-1) <= 1
+    return variance, stacked, np.where(alone, least, most)
+
+
+def _outward(law: DiscreteLaplace) -> float:
+    """How much farther out discrete noise is than continuous noise of the same rank, at most."""
+    scale = float(law.scale)
+    return -scale * math.log1p(math.expm1(-1 / scale) / 2)
 
 
 def worst_margin(laws: Sequence[Law | None], weights: Floats, error: float) -> Floats:

@@ -12,6 +12,7 @@ from typing import Final
 from sqlglot import exp
 
 from discreet import policy as pol
+from discreet.errors import UnsupportedQueryError
 from discreet.plan import CALLS
 from discreet.sql._first import first_rows, first_values
 from discreet.sql._pivot import unpivot
@@ -224,6 +225,13 @@ def _skip(select: exp.Select) -> None:
     text = "" if offset is None else str(offset.expression.name)
     if text == "0":
         select.set("offset", None)
+    elif text.isdecimal() and order is None:
+        limit = select.args.get("limit")
+        most = "" if limit is None else f" {limit.sql()}".upper().rstrip()
+        raise UnsupportedQueryError(
+            "OFFSET leaves out the first rows of an order, and the question has none",
+            hint=f"ORDER BY 1{most} OFFSET {text}",
+        )
     if offset is None or order is None or select.args.get("qualify"):
         return
     if not text.isdecimal() or text == "0":
