@@ -22,6 +22,7 @@ from typing import ClassVar, Final
 
 from discreet.engines._physical import Found, Physical
 from discreet.errors import UnsupportedQueryError
+from discreet.plan import LONGEST_NAME
 
 _MAX_DOUBLE: Final = repr(sys.float_info.max)
 _YEARS: Final = ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999")
@@ -213,9 +214,11 @@ class Dialect(ABC):
             return self.as_text(x, found)
         return f"CAST({x} AS {self.widest})" if found.widened else x
 
-    def somebody(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
-        """Test whether a column names a unit."""
-        return f"{x} IS NOT NULL"
+    def somebody(self, x: str, found: Found) -> str:
+        """Test whether a column names a unit: see ``LONGEST_NAME``."""
+        if found.kind is not Physical.TEXT:
+            return f"{x} IS NOT NULL"
+        return f"{x} IS NOT NULL AND {self.octets(x, found)} <= {LONGEST_NAME}"
 
     def touched(self, found: Found) -> str:
         """Aggregate for which every value of a column must be computed."""
@@ -590,7 +593,7 @@ class Spark(Dialect):
 
     def octets(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Bytes of a text."""
-        return f"octet_length(CAST({x} AS STRING))"
+        return f"octet_length({self.collated(x)})"
 
     def label(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Take the bytes as they are: those that are no text equal no label."""

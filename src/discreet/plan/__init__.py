@@ -74,6 +74,7 @@ from discreet.plan._query import (
 )
 from discreet.plan._reference import TURNS, Groups, Salt, ingest, run
 from discreet.plan._relation import (
+    LONGEST_NAME,
     PRIME,
     Aggregate,
     Filter,
@@ -128,6 +129,7 @@ __all__ = [
     "FUNCTIONS",
     "INTERVALS",
     "MOMENTS",
+    "LONGEST_NAME",
     "PRIME",
     "ROUNDED",
     "TURNS",

@@ -28,7 +28,7 @@ from discreet.verify._walk import bare
 
 _SHARED: Final = frozenset(
     {"coalesce", "nullif", "abs", "least", "greatest", "md5", "substr", "right", "translate",
-     "split_part", "length"}
+     "split_part", "length", "octet_length"}
 )  # fmt: skip
 """Functions that do on Spark what they do elsewhere."""
 _PARTS: Final = frozenset({"year", "quarter", "month", "week", "day", "doy", "dow_iso"})
@@ -262,7 +262,7 @@ class Spark(Functions):
         return out._replace(type="map", lo=ends[0], hi=ends[1], form=("map", keys[0].type))
 
     def _s_array(self, values: list[Value], node: Node, out: Value) -> Value:
-        kind = values[0].type
+        kind = values[0].type if values else ""
         plain = all(v.type == kind and v.constant and not v.null and v.lo == v.hi for v in values)
         if not plain or kind not in ("i32", "i64"):
             raise Unproven(f"a list: {str(node)[:80]}")
