@@ -1,4 +1,4 @@
-"""What a statement may take of Spark: its plan, its driver's memory, its session; and its places."""
+"""What a statement may take of Spark: plan, memory, session; and its places."""
 
 from __future__ import annotations
 
@@ -106,44 +106,50 @@ def test_nothing_is_paid_for_questions_to_a_session_that_has_ended(spark, monkey
     held = spark.createDataFrame(pa.table({"n": [1, 2]}))
     own = pol.Policy([people()], pol.Budget("9"))
     with dc.open({"t": held}, own, ledger=":memory:") as curator:
-        ask = lambda text: curator.sql(text, epsilon="1", fresh=True)  # noqa: E731 - short
-        whole = _spark.collected
+        count, whole = "SELECT COUNT(*) AS n FROM t", _spark.collected
+        known = curator.sql(count, epsilon="1").to_dicts()
+
+        def ask(text):
+            return curator.sql(text, epsilon="1", fresh=True)
 
         def failing(session, sql):
-            if "SELECT 1" == sql:
+            if sql == "SELECT 1":
                 return whole(session, sql)
             raise ConnectionRefusedError
 
         with monkeypatch.context() as patch:
             patch.setattr(_spark, "collected", failing)
-            for spent in (1, 2):  # the session is there, and fails: each question is paid
+            for spent in (2, 3):  # the session is there, and fails: each question is paid
                 with pytest.raises(EngineError, match="could not compute"):
-                    ask("SELECT COUNT(*) AS n FROM t")
+                    ask(count)
                 assert curator.budget.spent == {"epsilon": spent}
             patch.setattr(_spark, "_answers", lambda _session: False)
             with pytest.raises(EngineError, match="could not compute"):
-                ask("SELECT COUNT(*) AS n FROM t")
-            for text in ("SELECT COUNT(*) AS n FROM t", "SELECT SUM(n) AS s FROM t"):
-                with pytest.raises(EngineError, match="has ended"):
+                ask(count)
+            for text in (count, "SELECT SUM(n) AS s FROM t"):
+                with pytest.raises(EngineError, match="has ended, so nothing was charged"):
                     ask(text)
-            assert curator.budget.spent == {"epsilon": 3}
+            assert curator.budget.spent == {"epsilon": 4}
+            assert curator.sql(count, epsilon="1").to_dicts() == known  # it is stored
 
 
 def test_all_names_of_a_data_set_share_its_budget(spark, tmp_path):
     """A data frame, a view or a partition of a folder had budgets of their own."""
+    data = tmp_path / "data"
     for year in (2023, 2024):
-        home = tmp_path / f"y={year}"
-        home.mkdir()
+        home = data / f"y={year}"
+        home.mkdir(parents=True)
         pq.write_table(pa.table({"n": [1, 2]}), home / "part.parquet")
-    spark.sql(f"CREATE TABLE spelt (n BIGINT, y INT) USING parquet PARTITIONED BY (y) LOCATION '{tmp_path}'")  # noqa: E501 - one statement
+    columns = "(n BIGINT, y INT) USING parquet PARTITIONED BY (y)"
+    spark.sql(f"CREATE TABLE spelt {columns} LOCATION '{data}'")
     spark.sql("MSCK REPAIR TABLE spelt")
     spark.sql("CREATE VIEW seen AS SELECT n + 0 AS n FROM spelt")
-    frame = spark.read.parquet(str(tmp_path)).where("n > 0")
+    frame = spark.read.parquet(str(data)).where("n > 0")
     kept = pol.Policy([people()], pol.Budget("9"), name="first")
     ledger = str(tmp_path / "ledger")
     try:
-        dc.open(f"spark://{tmp_path}", kept, ledger=ledger).close()
-        others = [f"spark://{tmp_path}", f"spark://file://{tmp_path}", f"spark://{tmp_path}/y=2024",
+        dc.open(f"spark://{data}", kept, ledger=ledger).close()
+        others = [f"spark://{data}", f"spark://file://{data}", f"spark://{data}/y=2024",
                   "spark://spelt", "spark://default.spelt", "spark://seen", frame]  # fmt: skip
         for index, source in enumerate(others):
             other = pol.Policy([people()], pol.Budget("9"), name=f"other {index}")

@@ -1,4 +1,4 @@
-"""A text that is longer than any key of a database names nobody, on every engine and in the plan."""
+"""A text that is longer than any key of a database names nobody, on any engine."""
 
 from __future__ import annotations
 

@@ -47,9 +47,8 @@ from discreet.engines._protocol import (
 )
 from discreet.engines._render import Source
 from discreet.engines._statements import Statements
-from discreet.errors import EngineError, SchemaError
+from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt
-from discreet.verify import Proof
 
 _SQL: Final = Spark()
 _MEANT: Final = {
@@ -118,8 +117,6 @@ class SparkEngine(Statements):
     """
 
     name = "spark"
-    _ended = False
-    """Whether the session was found to answer nothing."""
 
     def __init__(
         self,
@@ -187,18 +184,8 @@ class SparkEngine(Statements):
                         self._session.catalog.refreshTable(folder)  # a statement would be planned
                     return collected(self._session, sql)
             except Exception:
-                self._ended = not _answers(self._session)
+                self.ended = not _answers(self._session)
                 raise
-
-    def _proved(
-        self, aggregate: Aggregate, chunk: tuple[int, int] | None = None
-    ) -> tuple[str, Proof]:
-        """Refuse, before anything is paid, what a session that has ended cannot answer."""
-        if self._ended:
-            raise EngineError(
-                "the Spark session has ended: nothing is asked of it, and nothing is paid"
-            )
-        return super()._proved(aggregate, chunk)
 
 
 def _answers(session: Any) -> bool:
