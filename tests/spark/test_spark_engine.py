@@ -27,7 +27,7 @@ pytestmark = pytest.mark.races  # a session is a process, and talks through sock
 ONE = Measure(MeasureKind.SUM, ex.Constant.number(1))
 
 
-def batches(engine, own, size, letters=60_000):
+def batches(engine, own, size, letters=20_000):
     """So many cases to a statement, and so many letters: Spark holds each step of it several times.
 
     Forty cases with calendars had 450 000 literals, which was all of a driver's memory.

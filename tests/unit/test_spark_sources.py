@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from discreet.engines import SERVER, _spark
+from discreet.engines import SERVER, _lake, _spark
 from discreet.errors import SchemaError
 
 
@@ -17,12 +17,14 @@ from discreet.errors import SchemaError
         ("file:/data/vis%20its", "/data/vis its"),
         ("hdfs://name:8020/lake/./visits/", f"{SERVER}hdfs://name:8020/lake/visits"),
         ("s3a://key:secret@lake/visits", f"{SERVER}s3a://lake/visits"),
-        ("abfss://box@account.net/visits", f"{SERVER}abfss://box@account.net/visits"),
+        ("abfss://box@account.net/visits", f"{SERVER}abfs://box@account.net/visits"),
+        ("wasbs://box@a.blob.core.windows.net/v", f"{SERVER}abfs://box@a.dfs.core.windows.net/v"),
+        ("s3://lake/visits", f"{SERVER}s3a://lake/visits"),
     ],
 )
 def test_every_folder_has_a_place_by_which_its_budget_is_found(text, place):
     """A folder by its URL had none: under another policy's name its budget was a fresh one."""
-    assert _spark._place(text) == place
+    assert _lake.place_of(text) == place
 
 
 class Session:

@@ -46,6 +46,7 @@ def proved(expression):
         "CAST(p AS DOUBLE)",
         "CASE p WHEN CAST('1.000' AS DECIMAL(18,3)) THEN CAST(0 AS BIGINT) END",
         "try_element_at(map('k\\'', CAST(0 AS BIGINT), 'm\\\\', CAST(1 AS BIGINT)), s)",
+        "CASE WHEN i > 0 THEN try_element_at(array(7, -8, 9), i) + CAST(1 AS BIGINT) END",
         "(q COLLATE UTF8_BINARY) = 'a'",
         "CAST(EXTRACT(dow_iso FROM d) AS BIGINT)",
         "unix_micros(t)",
@@ -96,6 +97,12 @@ def test_what_cannot_fail_is_proved(expression):
         "try_element_at(map('k', CAST(0 AS BIGINT), 'k', CAST(1 AS BIGINT)), s)",
         "try_element_at(map('k', CAST(0 AS BIGINT)), b)",
         "map('k', b)",
+        "try_element_at(array(7, 8), i)",  # there is no place 0
+        "CASE WHEN b > 0 THEN try_element_at(array(7, 8), b) END",  # a place has 32 bits
+        "CASE WHEN i > 0 THEN try_element_at(array(7, i), i) END",
+        "CASE WHEN i > 0 THEN try_element_at(array(7, 2147483648), i) END",
+        "CASE WHEN i > 0 THEN try_element_at(array(7, 8), i) + 2147483640 END",
+        "array()",
         "pmod(b, b)",
         "monotonically_increasing_id()",
         "xor(b, b)",

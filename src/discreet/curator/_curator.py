@@ -27,7 +27,7 @@ from discreet.curator._linear import linear_query
 from discreet.curator._offer import read_offer
 from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
-from discreet.curator._release import check_state, measured
+from discreet.curator._release import check_alive, check_state, measured
 from discreet.curator._road import Road
 from discreet.curator._terms import Terms
 from discreet.errors import BudgetExceededError, EngineError, Hint, QueryError
@@ -579,6 +579,7 @@ class Curator(Terms, Fits):
         job = _stored.job(plans, cost, run)
         name = None if key is None else plain_str(key, "key")
         road = self._road if least is None else self._road_at(least)
+        check_alive(self._engine, lambda: fresh or road.stored(job, key=name) is None)
         outcome = road.travel(job, key=name, fresh=fresh)
         left = describe_balance(self._balances, cost)
         if outcome.again is not None:

@@ -7,7 +7,7 @@ debited for), and leave as a record. Nothing else is kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Final
 
@@ -140,6 +140,15 @@ def check_state(plans: Sequence[Plan], engine: Engine) -> None:
         )
     with engine.snapshot():
         pass
+
+
+def check_alive(engine: Engine, unpaid: Callable[[], bool]) -> None:
+    """Refuse, before the debit, what an engine can no longer answer and was not answered before."""
+    if getattr(engine, "ended", False) and unpaid():  # a caller's own engine need not know
+        raise EngineError(
+            f"the {engine.name} session of this curator has ended, so nothing was charged",
+            hint="open the tables anew",
+        )
 
 
 def _several(plans: Sequence[Plan]) -> bool:

@@ -17,10 +17,12 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import ClassVar, Final
 
 from discreet.engines._physical import Found, Physical
 from discreet.errors import UnsupportedQueryError
+from discreet.plan import LONGEST_NAME
 
 _MAX_DOUBLE: Final = repr(sys.float_info.max)
 _YEARS: Final = ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999")
@@ -35,7 +37,9 @@ _PIECE: Final = 2**22
 _BLANKS: Final = 100
 """Signs of a pattern for any one character that Spark is asked to match, at most."""
 _FEW: Final = 16
-"""Categories up to this size are compared one by one; larger ones are looked up."""
+"""Categories up to this size are compared one by one; larger ones are looked up. So are steps."""
+_APART: Final = 8
+"""Integers from one step to the next, on average, where Spark lists a value for each."""
 
 
 def _form(text: str) -> Callable[..., str]:
@@ -139,6 +143,15 @@ class Dialect(ABC):
             return f"CASE WHEN {inside} THEN {x} - {self.integer(first)} END"
         return self.choose(x, values) if len(values) <= _FEW else self.lookup(x, values)
 
+    def steps(self, x: str, edges: Sequence[int], values: Sequence[int]) -> str:
+        """Value for the range between increasing edges that an integer lies in: binary search."""
+        if not edges:
+            return self.integer(values[0])
+        middle = len(edges) // 2
+        lower = self.steps(x, edges[:middle], values[: middle + 1])
+        upper = self.steps(x, edges[middle + 1 :], values[middle + 1 :])
+        return f"CASE WHEN {x} < {self.integer(edges[middle])} THEN {lower} ELSE {upper} END"
+
     @abstractmethod
     def shifted(self, x: str, by: int) -> str:
         """Bits of an integer from some place on."""
@@ -201,9 +214,11 @@ class Dialect(ABC):
             return self.as_text(x, found)
         return f"CAST({x} AS {self.widest})" if found.widened else x
 
-    def somebody(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
-        """Test whether a column names a unit."""
-        return f"{x} IS NOT NULL"
+    def somebody(self, x: str, found: Found) -> str:
+        """Test whether a column names a unit: see ``LONGEST_NAME``."""
+        if found.kind is not Physical.TEXT:
+            return f"{x} IS NOT NULL"
+        return f"{x} IS NOT NULL AND {self.octets(x, found)} <= {LONGEST_NAME}"
 
     def touched(self, found: Found) -> str:
         """Aggregate for which every value of a column must be computed."""
@@ -533,6 +548,26 @@ class Spark(Dialect):
         )
         return f"try_element_at(map({pairs}), {x})"
 
+    def steps(self, x: str, edges: Sequence[int], values: Sequence[int]) -> str:
+        """Read many steps that lie close together from a constant list, by their place.
+
+        Thousands of nested cases are more than Spark makes code of, and most of a driver's memory.
+        """
+        wide = edges[-1] - edges[0] if edges else 0
+        if len(edges) <= _FEW or wide > _APART * len(edges):
+            return super().steps(x, edges, values)
+        runs = pairwise([*edges, edges[-1] + 1])
+        inside = [v for (a, b), v in zip(runs, values[1:], strict=True) for _ in range(b - a)]
+        narrow = max(map(abs, inside)) < 2**31
+        listed = ", ".join(map(str if narrow else self.integer, inside))
+        place = f"CAST({x} - {self.integer(edges[0] - 1)} AS INT)"
+        found = f"try_element_at(array({listed}), {place})"
+        return (
+            f"CASE WHEN {x} < {self.integer(edges[0])} THEN {self.integer(values[0])} "
+            f"WHEN {x} > {self.integer(edges[-1])} THEN {self.integer(values[-1])} "
+            f"ELSE {f'CAST({found} AS BIGINT)' if narrow else found} END"
+        )
+
     def floor_wide(self, n: str, d: int, shift: int, hold: Callable[[str], str]) -> str:  # noqa: ARG002 - nothing is moved
         """Take the remainder off first: a quotient of decimals would wrap."""
         held, by = hold(n), self.integer(d)
@@ -558,7 +593,7 @@ class Spark(Dialect):
 
     def octets(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Bytes of a text."""
-        return f"octet_length(CAST({x} AS STRING))"
+        return f"octet_length({self.collated(x)})"
 
     def label(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
         """Take the bytes as they are: those that are no text equal no label."""

@@ -103,6 +103,10 @@ class Renderer:
         """Take plain spaces off both ends of a text."""
         return self.dialect.trimmed(x)
 
+    def steps(self, x: str, edges: Sequence[int], values: Sequence[int]) -> str:
+        """Value for the range between increasing edges that an integer lies in."""
+        return self.dialect.steps(x, edges, values)
+
     def null_text(self) -> str:
         """Write a text that is not there."""
         return f"CAST(NULL AS {self.dialect.string})"

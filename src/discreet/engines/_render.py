@@ -159,8 +159,11 @@ class _Statement:
             where = f" WHERE {self.dialect.somebody(quoted, unit)}"
         if key is not None:
             found = source.columns[str(table.key)]
-            physical.append(f"{self.dialect.unit(self.dialect.quote(found.name), found)} AS {key}")
+            quoted = self.dialect.quote(found.name)
+            physical.append(f"{self.dialect.unit(quoted, found)} AS {key}")
             codes.append(key)
+            if found.kind is Physical.TEXT:
+                where += f" AND {self.dialect.somebody(quoted, found)}"
         inner = f"SELECT {', '.join(physical) or '1 AS r'} FROM {source.rows(self.dialect)}{where}"
         rows = _Rows(_select(codes, inner), columns, unit)
         if scan.owner is not None:

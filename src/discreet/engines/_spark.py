@@ -22,8 +22,6 @@ true.
 
 from __future__ import annotations
 
-import os
-import posixpath
 import re
 import secrets
 import threading
@@ -32,17 +30,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from discreet import policy as pol
 from discreet.engines._connect import SPARK, is_spark_session, module
 from discreet.engines._dialect import Spark
 from discreet.engines._java import FORGETFUL, LIMITS, MANAGED, local_session
+from discreet.engines._lake import places_of
 from discreet.engines._limit import time_limit
 from discreet.engines._physical import Found, Physical, check_spellings, families
 from discreet.engines._privately import no_core_dumps
 from discreet.engines._protocol import (
-    SERVER,
     check_joins,
     check_tables,
     conceal_errors,
@@ -62,9 +59,12 @@ _MEANT: Final = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.parquet.respectSummaryFiles": "false",
+    # a table with small files may have many rows: to send it to all workers, it is collected first
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
 }
-"""Settings of the session for the time of a statement: its clock, days as they are stored, and
-files that are read whole or not at all."""
+"""Settings of the session for the time of a statement: its clock, days as they are stored, files
+that are read whole or not at all, and private rows that stay with the workers."""
 _FAMILIES: Final = families(
     {
         Physical.INTEGER: "tinyint, smallint, int, bigint",
@@ -177,10 +177,22 @@ class SparkEngine(Statements):
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         # its turn first: time behind another question is not its own
-        with _turn(self._session), _limited(self._session, self._timeout):
-            for folder in self._folders:
-                self._session.catalog.refreshTable(folder)  # a statement would be planned
-            return collected(self._session, sql)
+        with _turn(self._session):
+            try:
+                with _limited(self._session, self._timeout):
+                    for folder in self._folders:
+                        self._session.catalog.refreshTable(folder)  # a statement would be planned
+                    return collected(self._session, sql)
+            except Exception:
+                self.ended = not _answers(self._session)
+                raise
+
+
+def _answers(session: Any) -> bool:
+    """Whether a session still does anything; its Java may be gone."""
+    with suppress(Exception):
+        return collected(session, "SELECT 1") == [(1,)]
+    return False
 
 
 def collected(session: Any, sql: str) -> list[tuple[Any, ...]]:
@@ -206,10 +218,9 @@ def _settled(session: Any, **more: str) -> Iterator[None]:
     """Set the session's settings to what statements mean, and back."""
     with _turn(session):
         meant = _MEANT | more
-        before = {name: session.conf.get(name) for name in meant}
         if not _bounded(session):
             meant |= FORGETFUL
-            before |= {name: session.conf.get(name, None) for name in FORGETFUL}
+        before = {name: session.conf.get(name, None) for name in meant}
         changed = [name for name, value in meant.items() if before[name] != value]
         try:
             for name in changed:
@@ -326,12 +337,13 @@ def open_spark(given: Mapping[str, Any], policy: pol.Policy, *, timeout: float) 
             sql, computed, place = _named(session, table, source, stack, unlike)
             if table.public:
                 sql, computed = _copied(session, table, sql, stack), False
-            elif place:
-                places.append(place)
+            else:
+                places += places_of(session, sql, place)
             tables[name] = sql, computed
         later = stack.pop_all()
         stack.callback(later.close)
-        engine = SparkEngine(session, policy, tables, later.close, places=tuple(places),
+        engine = SparkEngine(session, policy, tables, later.close,
+                             places=tuple(dict.fromkeys(places)),
                              unlike=unlike, timeout=timeout)  # fmt: skip
         stack.pop_all()
     return engine
@@ -376,33 +388,15 @@ def _named(
         sql, alike = _folder(session, table, text, stack)
         if not alike:
             unlike.add(sql)
-        return sql, False, _place(text)
+        return sql, False, text
     sql = _SQL.quote(*text.split("."))
     told = {}
     with suppress(Exception):  # reported when its columns are asked for
         told = {row[0]: row[1] for row in collected(session, f"DESCRIBE TABLE EXTENDED {sql}")}
     _plainly_read(table.name, str(told.get("Storage Properties", "")))
     stored = told.get("Type") in _KINDS and str(told.get("Provider")).lower() in _STORED
-    found = told.get("Location") if stored else None
-    place = _place(str(found)) if found else None
-    if place and not place.startswith(SERVER) and not os.path.exists(place):  # noqa: PTH110 - a text
-        place = f"{SERVER}{found}"  # of another machine's disk
-    return sql, not stored, place
-
-
-def _place(text: str) -> str:
-    """What a folder is known by: its path where it is of this machine, else its address.
-
-    >>> _place("file:///data/visits"), _place("s3a://key:secret@lake/visits/")
-    ('/data/visits', 'server s3a://lake/visits')
-    """
-    scheme, netloc, path, *_ = urlsplit(text)
-    if not scheme:
-        return text
-    if scheme == "file":
-        return unquote(path)
-    who, at, host = netloc.rpartition("@")  # before it: a container, or a key with its secret
-    return f"{SERVER}{scheme}://{'' if ':' in who else who + at}{host}{posixpath.normpath(path)}"
+    found = told.get("Location") if told.get("Type") in _KINDS else None
+    return sql, not stored, str(found) if found else None
 
 
 def _plainly_read(table: str, properties: str) -> None:
@@ -525,5 +519,6 @@ def _copied(session: Any, table: pol.Table, sql: str, stack: ExitStack) -> str:
     with suppress(Exception), _settled(session):  # engine messages are nobody's business
         query = session.sql(f"SELECT {needed} FROM {sql}")
         frame = session.createDataFrame(query.toArrow(), schema=query.schema)
-        return _viewed(session, frame, stack)
+        # it is what joins send to all workers: never the private side, however small its files
+        return _viewed(session, frame.hint("broadcast"), stack)
     raise SchemaError(f"the source of table {table.name!r} cannot be read")

@@ -32,6 +32,8 @@ class Statements:
     """Files, or the server's own identity, that private tables are read from."""
     unseen: tuple[str, ...] = ()
     """Private tables, or the server, whose data could be charged to another budget unseen."""
+    ended = False
+    """Whether what the engine asks has ended for good: then nothing more is paid for."""
     _dialect: Dialect
     _policy: pol.Policy
     _sources: Mapping[str, Source]

@@ -75,6 +75,7 @@ from discreet.plan._query import (
 )
 from discreet.plan._reference import TURNS, Groups, Salt, ingest, run
 from discreet.plan._relation import (
+    LONGEST_NAME,
     PRIME,
     Aggregate,
     Filter,
@@ -128,6 +129,7 @@ __all__ = [
     "FLUENT",
     "FUNCTIONS",
     "INTERVALS",
+    "LONGEST_NAME",
     "MOMENTS",
     "PRIME",
     "ROUNDED",

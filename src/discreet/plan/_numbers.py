@@ -503,7 +503,8 @@ class Bucket(Unary):
         x, edges, first = w.bind(self.arg), self.edges, self.first
         widths = {b - a for a, b in pairwise(edges)}
         if len(widths) != 1:
-            return f"CASE WHEN {x} IS NOT NULL THEN {_search(w, x, edges, first)} END"
+            found = w.steps(x, edges, range(first, first + len(edges) + 1))
+            return f"CASE WHEN {x} IS NOT NULL THEN {found} END"
         start, end = w.integer(edges[0]), w.integer(edges[-1])
         inside = w.quotient(f"({x} - {start})", w.integer(widths.pop()))
         return (
@@ -516,13 +517,3 @@ class Bucket(Unary):
         t, edges = self.arg.type, self.edges
         ends = f" from {literal(t, edges[0])} to {literal(t, edges[-1])}" if edges else ""
         return f"bucket({self.arg.describe()}, {len(edges)} edges{ends})"
-
-
-def _search(w: Writer, x: str, edges: tuple[int, ...], below: int) -> str:
-    """Binary search as nested cases: `below` edges are known to lie at or under x."""
-    if not edges:
-        return w.integer(below)
-    middle = len(edges) // 2
-    lower = _search(w, x, edges[:middle], below)
-    upper = _search(w, x, edges[middle + 1 :], below + middle + 1)
-    return f"CASE WHEN {x} < {w.integer(edges[middle])} THEN {lower} ELSE {upper} END"

@@ -21,6 +21,7 @@ from discreet._dataclass import dataclass
 from discreet.plan._joins import JoinPublic, JoinUnit
 from discreet.plan._per_unit import PerUnit
 from discreet.plan._relation import (
+    LONGEST_NAME,
     PRIME,
     UNIT,
     Aggregate,
@@ -207,13 +208,20 @@ def _units(scan: Scan, tables: Tables) -> Callable[[Raw], Iterable[Code]]:
     """Units that a raw row belongs to: its own, or those of the rows that own it."""
     table, above = scan.table, scan.owner
     if table.owner is None or above is None:
-        return lambda raw: [u] if (u := raw[str(table.unit)]) is not None else []  # type: ignore[list-item]  # any hashable
+        return lambda raw: [u] if is_name(u := raw[str(table.unit)]) else []  # type: ignore[list-item]  # any hashable
     column, key, theirs = table.owner.column, above.table.key, _units(above, tables)
     units: dict[object, dict[Code, None]] = defaultdict(dict)
     for raw in tables[above.table.name]:
-        units[raw[str(key)]] |= dict.fromkeys(theirs(raw))
-    units.pop(None, None)  # NULL equals nothing
+        if is_name(raw[str(key)]):
+            units[raw[str(key)]] |= dict.fromkeys(theirs(raw))
     return lambda raw: units.get(raw[column], {})
+
+
+def is_name(value: object) -> bool:
+    """Whether a value names a unit: it is there, and no text beyond :data:`LONGEST_NAME`."""
+    if isinstance(value, str):
+        return len(value.encode()) <= LONGEST_NAME
+    return value is not None
 
 
 def _by_unit(rows: Rows) -> dict[Code, Rows]:

@@ -57,6 +57,12 @@ from discreet.plan._expr import Column, Expr, check_columns, columns_of
 from discreet.plan._types import Kind, Type, of_column
 from discreet.privacy import Neighbours
 
+LONGEST_NAME = 4096
+"""Bytes of a text that names a unit, at most; a longer one names nobody, as NULL does.
+
+No database has an index over longer keys. Names are grouped, sorted and sent about, so whoever had
+one of hundreds of megabytes could end the session of an engine, and be known to be there by that.
+"""
 PRIME = 2**31 - 1
 """Modulus of the ranking hash: products of two residues fit 62 bits."""
 

@@ -125,7 +125,7 @@ class Curve(Unary):
 
     def sql(self, w: Writer) -> str:
         x = w.bind(self.arg)
-        value = _search(w, x, self.edges, self.values)
+        value = w.steps(x, self.edges, self.values)
         return f"CASE WHEN {x} IS NOT NULL THEN {value} END" if self.type.nullable else value
 
     def describe(self) -> str:
@@ -197,16 +197,6 @@ class Curve(Unary):
                 edges[edge] = level
         name = self.name if mode == "round" else f"{mode} of {self.name}"
         return Curve(self.arg, tuple(edges), (start, *edges.values()), step, name)
-
-
-def _search(w: Writer, x: str, edges: tuple[int, ...], values: tuple[int, ...]) -> str:
-    """Binary search as nested cases."""
-    if not edges:
-        return w.integer(values[0])
-    middle = len(edges) // 2
-    lower = _search(w, x, edges[:middle], values[: middle + 1])
-    upper = _search(w, x, edges[middle + 1 :], values[middle + 1 :])
-    return f"CASE WHEN {x} < {w.integer(edges[middle])} THEN {lower} ELSE {upper} END"
 
 
 def curve_of(expr: Expr) -> Curve | None:

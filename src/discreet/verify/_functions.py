@@ -255,6 +255,20 @@ class Functions(Casts):
         kind = "i64" if self.duck else "i32"
         return out._replace(type=kind, lo=0, hi=most, whole=True)
 
+    def _f_strlen(self, values: list[Value], node: Node, out: Value) -> Value:
+        return self._octets(values, node, out, known=self.duck)
+
+    def _f_octet_length(self, values: list[Value], node: Node, out: Value) -> Value:
+        return self._octets(values, node, out, known=not self.duck)
+
+    def _octets(self, values: list[Value], node: Node, out: Value, *, known: bool) -> Value:
+        """Bytes of a text, of which engines hold fewer than 2³¹."""
+        (v,) = values
+        if not known:
+            raise Unproven(f"no function here: {str(node)[:80]}")
+        self._text(v, node)
+        return out._replace(type="i64" if self.duck else "i32", lo=0, hi=2**31 - 1, whole=True)
+
     def _f_regexp_matches(self, values: list[Value], node: Node, out: Value) -> Value:
         if not self.duck or len(values) != 3 or values[2].form != ("literal", "s"):
             raise Unproven(f"a regular expression: {str(node)[:80]}")

@@ -28,7 +28,7 @@ from discreet.verify._walk import bare
 
 _SHARED: Final = frozenset(
     {"coalesce", "nullif", "abs", "least", "greatest", "md5", "substr", "right", "translate",
-     "split_part", "length"}
+     "split_part", "length", "octet_length"}
 )  # fmt: skip
 """Functions that do on Spark what they do elsewhere."""
 _PARTS: Final = frozenset({"year", "quarter", "month", "week", "day", "doy", "dow_iso"})
@@ -261,8 +261,24 @@ class Spark(Functions):
         ends = min(c.lo for c in codes), max(c.hi for c in codes)
         return out._replace(type="map", lo=ends[0], hi=ends[1], form=("map", keys[0].type))
 
+    def _s_array(self, values: list[Value], node: Node, out: Value) -> Value:
+        kind = values[0].type if values else ""
+        plain = all(v.type == kind and v.constant and not v.null and v.lo == v.hi for v in values)
+        if not plain or kind not in ("i32", "i64"):
+            raise Unproven(f"a list: {str(node)[:80]}")
+        ends = min(v.lo for v in values), max(v.hi for v in values)
+        return out._replace(type="array", lo=ends[0], hi=ends[1], form=(kind, len(values)))
+
     def _s_try_element_at(self, values: list[Value], node: Node, out: Value) -> Value:
         table, key = values
+        if table.type == "array":
+            kind, size = table.form
+            if key.type != "i32":
+                raise Unproven(f"a place of type {key.type}: {str(node)[:80]}")
+            if key.lo < 1:  # there is no place 0, and those below are counted from the end
+                self.fail("a place in a list", node, key)
+            null = key.null or key.hi > size
+            return out._replace(type=kind, lo=table.lo, hi=table.hi, null=null, whole=True)
         if table.form != ("map", key.type):
             raise Unproven(f"a lookup of {key.type}: {str(node)[:80]}")
         return out._replace(lo=table.lo, hi=table.hi, null=True, whole=True)

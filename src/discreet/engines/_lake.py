@@ -1,0 +1,68 @@
+"""Places of Spark's data: what two names of one data set have in common.
+
+A budget belongs to data, so whatever is opened has to say what it reads. A table of the
+catalogue has a location, a folder has its own path; and of both, and of views and data frames as
+well, Spark names the files. A folder that has no scheme is read from where the session reads such:
+its files say which file system that is. Files of this machine are claimed one by one, as other
+engines claim them; of those elsewhere the folders are, since they come and go.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from discreet.engines._protocol import SERVER
+
+_ONE_SYSTEM: Final = {"s3": "s3a", "s3n": "s3a", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
+"""Schemes of one system of files, by one of them."""
+
+
+def place_of(text: str) -> str:
+    """What a folder is known by: its path where it is of this machine, else its address.
+
+    >>> place_of("file:///data/visits"), place_of("s3://key:secret@lake/visits/")
+    ('/data/visits', 'server s3a://lake/visits')
+    """
+    scheme, netloc, path, *_ = urlsplit(text)
+    if not scheme:
+        return text
+    if scheme == "file":
+        return unquote(path)
+    who, at, host = netloc.rpartition("@")  # before it: a container, or a key with its secret
+    system = _ONE_SYSTEM.get(scheme, scheme)
+    if system == "abfs":
+        host = host.replace(".blob.core.", ".dfs.core.")
+    found = f"{system}://{'' if ':' in who else who + at}{host}{posixpath.normpath(path)}"
+    return f"{SERVER}{found}"
+
+
+def places_of(session: Any, sql: str, named: str | None) -> tuple[str, ...]:
+    """Places of what is read under a name in SQL: its own, and those of its files.
+
+    `named` is its folder or location, if it says one.
+    """
+    files: list[str] = []
+    with suppress(Exception):  # not every source is made of files
+        files = [str(f) for f in session.sql(f"SELECT * FROM {sql}").inputFiles()]  # noqa: S608 - quoted
+    places = dict.fromkeys(_of_file(file) for file in files)
+    if named is None:
+        return tuple(places)
+    own = place_of(named)
+    scheme, netloc, *_ = urlsplit(files[0]) if files else ("", "")
+    if not urlsplit(named).scheme and scheme not in ("", "file"):
+        own = place_of(f"{scheme}://{netloc}{named}")  # where this session reads such a path
+    elif not own.startswith(SERVER) and urlsplit(named).scheme and not os.path.exists(own):  # noqa: PTH110 - a text
+        own = f"{SERVER}{named}"  # of another machine's disk
+    return tuple(dict.fromkeys((own, *places)))
+
+
+def _of_file(file: str) -> str:
+    """Place of a file: itself where it is here, else its folder."""
+    place = place_of(file)
+    if not place.startswith(SERVER) and os.path.exists(place):  # noqa: PTH110 - a text
+        return place
+    return place_of(posixpath.dirname(file)) if place.startswith(SERVER) else SERVER + file
