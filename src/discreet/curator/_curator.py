@@ -579,7 +579,7 @@ class Curator(Terms, Fits):
         job = _stored.job(plans, cost, run)
         name = None if key is None else plain_str(key, "key")
         road = self._road if least is None else self._road_at(least)
-        check_alive(self._engine, lambda: fresh or road.stored(job, key=name) is None)
+        check_alive(self._engine, lambda: fresh or road.find(job, key=name) is None)
         outcome = road.travel(job, key=name, fresh=fresh)
         left = describe_balance(self._balances, cost)
         if outcome.again is not None:
