@@ -114,7 +114,8 @@ class Released:
     def gradient(self, a: Floats, c: Floats) -> Floats:
         """Derivative of aᵀMc by the released values."""
         size = self.values.size
-        return np.bincount(self._slots, np.outer(a, c).ravel(), minlength=size + 1)[:size]
+        found = np.bincount(self._slots, np.outer(a, c).ravel(), minlength=size + 1)[:size]
+        return np.asarray(found, dtype=np.float64)
 
 
 class Ask(Protocol):

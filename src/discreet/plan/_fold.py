@@ -223,8 +223,12 @@ def ratio_margin(
         c = [share * top.get(i, Fraction(0)) - m * bottom.get(i, Fraction(0)) for i in cells]
         return margin(laws, [float(x) for x in c], at)
 
-    if _row(below[0], ends) == (1, 1) and (row := _row(above[0], ends)) is not None:
-        low, high = sorted((times * min(row[0], 0), times * max(row[1], 0)))
+    if (
+        _row(below[0], ends) == (Fraction(1), Fraction(1))
+        and (row := _row(above[0], ends)) is not None
+    ):
+        zero = Fraction(0)
+        low, high = sorted((times * min(row[0], zero), times * max(row[1], zero)))
         halves = [half(m, level) for m in (low, (low + high) / 2, high)]
         least, most = (number(h, h or None) for h in (min(halves), max(halves)))
         return f"± about {least}{'' if least == most else f' to {most}'} ÷ number of rows"
