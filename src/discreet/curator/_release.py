@@ -162,7 +162,7 @@ def _measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Rec
         shares = _shares_rows(plan.lowered.aggregates[0])
         salt = same if shares else fresh_salt()
         own = [
-            {} if not a.measures else known[a] if a in known else engine.execute(a, salt)
+            {} if not a.measures else known[a] if known and a in known else engine.execute(a, salt)
             for a in plan.lowered.aggregates
         ]
         record = _released(plan, own, engine, salt, Draw())
