@@ -41,7 +41,8 @@ ROWS = 4**6
 WORKERS = 2 * max(1, int(processors()))
 """With twice as many as processors a seat is taken for what the model gives; more gain nothing."""
 _TICKS = os.sysconf("SC_CLK_TCK")
-_fresh = itertools.count()
+Question = Callable[[], dict[str, object]]
+_fresh, _asked = itertools.count(), itertools.count()
 
 
 def _processor(pid: int, *, children: bool = False) -> float:
@@ -98,8 +99,17 @@ async def _load(where, make, *, clients: int, seconds: float) -> tuple[float, in
 
 def _new() -> dict[str, object]:
     """A question that has not been asked: all of them cost the same to answer."""
-    n = next(_fresh)
-    sql = f"SELECT COUNT(*) AS n FROM visits WHERE age > {n % 100}"
+    cents = next(_asked) % 50_000  # as many as the column has values
+    return _paid(f"cost > {cents // 100}.{cents % 100:02}")
+
+
+def _again() -> dict[str, object]:
+    """One of a hundred questions that are paid for anew each time."""
+    return _paid(f"age > {next(_asked) % 100}")
+
+
+def _paid(which: str) -> dict[str, object]:
+    sql = f"SELECT COUNT(*) AS n FROM visits WHERE {which}"
     return {"sql": sql, "epsilon": "0.1", "fresh": True}
 
 
@@ -128,22 +138,22 @@ def served(path: Path) -> Iterator[tuple[int, str, str]]:
             server.terminate()
 
 
-def _in_process(curator, seconds: float) -> float:
-    """New questions per second that threads get from one curator in this process."""
+def _in_process(curator, make: Question, seconds: float) -> tuple[float, float]:
+    """Questions per second that threads get from one curator here, and processor time of each."""
     over = time.perf_counter() + seconds
 
     def one(_: int) -> int:
         asked = 0
         while time.perf_counter() < over:
-            question = _new()
+            question = make()
             curator.sql(question.pop("sql"), **question)
             asked += 1
         return asked
 
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     with ThreadPoolExecutor(CLIENTS) as pool:
         asked = sum(pool.map(one, range(CLIENTS)))
-    return asked / (time.perf_counter() - start)
+    return asked / (time.perf_counter() - start), (time.process_time() - used) / asked
 
 
 async def _overhead(curator, line: Line, key: str, pid: int) -> None:
@@ -211,31 +221,36 @@ def _places(curator) -> float:
     return crowd.seats / (_ticks.bound(bill.plans, ROWS, 1.0, text, divisions) * crowd.stretch)
 
 
-async def _new_questions(where, key: str, pid: int, curator, seconds: float = 8.0) -> None:
-    def make(*_: int) -> bytes:
-        return _request("POST", "/v1/answers", key, _new(), Prefer="wait=300")
-
+async def _new_questions(where, key: str, pid: int, curator) -> None:
     line = await Line.to(where)
     price = _request("POST", "/v1/preview", key, {k: v for k, v in _new().items() if k != "fresh"})
     tick = json.loads(await line.ask(price))["result"]["tick"]
-    for _ in range(4):
-        used, own = time.process_time(), next(_fresh)
-        alone = _in_process(curator, seconds)
-        here = (time.process_time() - used) / (next(_fresh) - own - 1)
-        used, all_, own = _processor(pid), _processor(pid, children=True), time.process_time()
-        rate, number, waits = await _load(where, make, clients=CLIENTS, seconds=seconds)
-        web = (_processor(pid) - used) / number
-        all_ = (_processor(pid, children=True) - all_) / number
-        clients = (time.process_time() - own) / number
-        print(f"new questions, {CLIENTS} clients: {rate:.1f} a second, in process {alone:.1f}: "
-              f"{100 * rate / alone:.0f} %; processor {1e3 * web:.1f} ms in the web process, "
-              f"{1e3 * (all_ - web):.1f} in workers, {1e3 * clients:.1f} in clients, "
-              f"{1e3 * here:.1f} in process; "
-              f"mean waits of clients {min(waits):.2f} to {max(waits):.2f} s, tick {tick:g} s: "
-              f"{CLIENTS / tick:.0f} a second at most, by places {_places(curator):.0f}",
-              flush=True)  # fmt: skip
+    print(f"{CLIENTS} clients: {CLIENTS / tick:.0f} questions a second at most, by places "
+          f"{_places(curator):.0f}", flush=True)  # fmt: skip
+    for label, make in (*[("new questions", _new)] * 4, ("known texts, paid anew", _again)):
+        await _side_by_side((where, key, pid), curator, label, make)
     said = json.loads(await (await Line.to(where)).ask(_request("GET", "/v1/budget", key)))
     print(f"runs that missed their tick: {said['result']['overruns']}", flush=True)
+
+
+async def _side_by_side(served, curator, label: str, make: Question) -> None:
+    """Ask from threads of this process, then by clients of the service."""
+    (where, key, pid), seconds = served, 8.0
+
+    def request(*_: int) -> bytes:
+        return _request("POST", "/v1/answers", key, make(), Prefer="wait=300")
+
+    alone, here = _in_process(curator, make, seconds)
+    used, all_, own = _processor(pid), _processor(pid, children=True), time.process_time()
+    rate, number, waits = await _load(where, request, clients=CLIENTS, seconds=seconds)
+    web = (_processor(pid) - used) / number
+    all_ = (_processor(pid, children=True) - all_) / number
+    clients = (time.process_time() - own) / number
+    print(f"{label}, {CLIENTS} clients: {rate:.1f} a second, in process {alone:.1f}: "
+          f"{100 * rate / alone:.0f} %; processor {1e3 * web:.1f} ms in the web process, "
+          f"{1e3 * (all_ - web):.1f} in workers, {1e3 * clients:.1f} in clients, "
+          f"{1e3 * here:.1f} in process; "
+          f"mean waits of clients {min(waits):.2f} to {max(waits):.2f} s", flush=True)  # fmt: skip
 
 
 def main() -> None:

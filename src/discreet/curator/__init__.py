@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from discreet.curator._batch import Batch, Pending
 from discreet.curator._budget import Budget
-from discreet.curator._counter import Bill, Counter, read_outcome, run_bill
+from discreet.curator._counter import Bill, Counter, Proved, read_outcome, run_bill
 from discreet.curator._coverage import Coverage
 from discreet.curator._curator import Curator
 from discreet.curator._describe import HEADER, Description, rows_of, whom
@@ -29,6 +29,7 @@ __all__ = [
     "Outcome",
     "Paid",
     "Pending",
+    "Proved",
     "Quote",
     "Road",
     "asker",

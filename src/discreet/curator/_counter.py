@@ -27,7 +27,7 @@ from discreet.curator._road import Outcome, Paid, leave, settle
 from discreet.curator._room import what_fits
 from discreet.errors import BudgetExceededError, DiscreetError, EngineError, ParameterError
 from discreet.ledger import ChainedLedger, Ledger, refuses
-from discreet.plan import Ask, Cost, Plan
+from discreet.plan import Aggregate, Ask, Cost, Plan
 from discreet.sql import United
 
 if TYPE_CHECKING:
@@ -49,6 +49,14 @@ class Bill:
         if self.united is None:
             return answers
         return [_united.below(self.united, answers, self.cost)]
+
+
+@dataclass(frozen=True)
+class Proved:
+    """Statements of a bill, and the mark of the description of tables that they are proved by."""
+
+    mark: str
+    statements: tuple[str, ...]
 
 
 class Counter:
@@ -84,8 +92,12 @@ class Counter:
     def statements(self, bill: Bill) -> tuple[str, ...]:
         """Give what an engine would run for a bill, with placeholders for the salt."""
         engine = self._curator._engine  # noqa: SLF001 - same package
-        aggregates = [a for plan in bill.plans for a in plan.lowered.aggregates if a.measures]
-        return tuple([engine.sql(aggregate) for aggregate in aggregates])
+        return tuple([engine.sql(aggregate) for aggregate in _measuring(bill.plans)])
+
+    def proved(self, bill: Bill) -> Proved:
+        """Give the statements of a bill to whoever runs it; they were proved when it was made."""
+        engine = self._curator._engine  # noqa: SLF001 - same package
+        return Proved(getattr(engine, "mark", ""), self.statements(bill))
 
     def left(self, analyst: str) -> str:
         """Say what is left for one analyst, every currency once."""
@@ -165,8 +177,24 @@ class Counter:
         return own
 
 
-def run_bill(plans: Sequence[Plan], engine: engines.Engine, policy: pol.Policy) -> str:
-    """Run what is paid for; give the outcome as it is stored. Where the data are."""
+def _measuring(plans: Sequence[Plan]) -> list[Aggregate]:
+    return [a for plan in plans for a in plan.lowered.aggregates if a.measures]
+
+
+def run_bill(
+    plans: Sequence[Plan],
+    engine: engines.Engine,
+    policy: pol.Policy,
+    statements: Sequence[str] | None = None,
+) -> str:
+    """Run what is paid for; give the outcome as it is stored. Where the data are.
+
+    `statements` are those of :class:`Proved`, where its mark is that of the tables here. Without
+    them they are written and proved here.
+    """
+    if isinstance(engine, engines.Statements):
+        wanted = () if statements is None else _measuring(plans)
+        engine.take(zip(wanted, statements or (), strict=True))
     return _stored.write(measured(plans, engine, policy))
 
 

@@ -171,7 +171,11 @@ def _measured(plans: Sequence[Plan], engine: Engine, policy: Policy) -> list[Rec
         shares = _shares_rows(plan.lowered.aggregates[0])
         salt = same if shares else fresh_salt()
         own = [
-            {} if not a.measures else groups_of[a] if a in groups_of else engine.execute(a, salt)
+            {}
+            if not a.measures
+            else groups_of[a]
+            if groups_of and a in groups_of
+            else engine.execute(a, salt)
             for a in plan.lowered.aggregates
         ]
         record = _released(plan, own, engine, salt, Draw())

@@ -9,6 +9,7 @@ from discreet.engines._lengths import check_lengths
 from discreet.engines._limit import TIME_LIMIT
 from discreet.engines._protocol import SERVER, Engine, conceal_errors
 from discreet.engines._reference import Reference
+from discreet.engines._statements import Statements
 from discreet.verify import Table as Held
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Engine",
     "Held",
     "Reference",
+    "Statements",
     "check_lengths",
     "conceal_errors",
     "connect",

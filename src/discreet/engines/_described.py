@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from discreet import policy as pol
+from discreet._canonical import digest
 from discreet._dataclass import dataclass
 from discreet._recent import Recent
 from discreet.engines._dialect import Dialect, DuckDB, Postgres, Spark
@@ -39,6 +40,11 @@ class Description:
     repeats: Mapping[tuple[str, str], int]
     unseen: tuple[str, ...] = ()
 
+    @property
+    def mark(self) -> str:
+        """Hash of all that statements and their proofs follow from, besides plan and policy."""
+        return digest(repr((self.name, self.sources, self.catalog, self.repeats)))
+
 
 def describe(engine: Engine, policy: pol.Policy) -> Description:
     """Describe the tables of an open engine; nothing of it depends on private rows."""
@@ -63,7 +69,7 @@ class Described(Statements):
     """Writes and proves statements over tables that only another process can read."""
 
     def __init__(self, description: Description, policy: pol.Policy) -> None:
-        self.name = description.name
+        self.name, self.mark = description.name, description.mark
         self._dialect = _DIALECTS[description.name]()
         self._policy = policy
         self._sources = description.sources

@@ -7,7 +7,7 @@ its placeholders and nothing else (:func:`discreet.verify.fill`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -41,6 +41,8 @@ class Statements:
     _known: Recent[tuple[Aggregate, object], tuple[str, Proof]]
     """Statements with their proofs, by the whole plan that they were written from."""
     _fanouts: Fanouts
+    _taken: tuple[tuple[Aggregate, str], ...] = ()
+    """Statements that another process has proved."""
     _holder: int | None = None
     """The thread that holds a snapshot."""
 
@@ -120,11 +122,20 @@ class Statements:
         """Prove the statement that would run."""
         return self._proved(aggregate)[1]
 
+    def take(self, proved: Iterable[tuple[Aggregate, str]]) -> None:
+        """Run these aggregates, the very objects, by statements that another process has proved.
+
+        Only for one that writes and proves by the same description of the tables
+        (:attr:`Description.mark`): it would be the same text again. They stand until the next.
+        """
+        self._taken = tuple(proved)
+
     def _filled(
         self, aggregate: Aggregate, salt: Salt, chunk: tuple[int, int] | None = None
     ) -> str:
         """Write the statement over some of the units (None: all), ready to run."""
-        return fill(self._proved(aggregate, chunk)[0], salt, self.name)
+        known = [text for own, text in self._taken if own is aggregate and chunk is None]
+        return fill(known[0] if known else self._proved(aggregate, chunk)[0], salt, self.name)
 
     def _proved(
         self, aggregate: Aggregate, chunk: tuple[int, int] | None = None

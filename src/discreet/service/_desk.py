@@ -353,7 +353,7 @@ class Desk:
 
     def _debit(self, order: Order, bill: Bill, *, new: bool) -> Paid:
         """Find what is stored, or debit; in a thread of the ledger's."""
-        order.settle_by(bill)
+        order.settle_by(bill, self.counter.proved(bill))
         who, fresh = order.analyst, bool(order.body.get("fresh"))
         with self.ledger.glance():
             paid = None if fresh else self.counter.stored(bill, who, key=order.key)
@@ -406,7 +406,8 @@ class Desk:
 
         assert order.bill is not None  # it was kept before the debit
         order.run = Run(
-            order.analyst, order.bill, order.bound if self.clocked else order.tick, order.tick,
+            order.analyst, order.bill + order.proved,
+            order.bound if self.clocked else order.tick, order.tick,
             settle, lambda: self.brake.holds(order.tick, time.monotonic()),
             lambda: self._is_late(order), lambda: self.brake.bars(order.tick),
             lambda: self._tell(order),

@@ -17,7 +17,7 @@ from typing import Any, Final
 from discreet._canonical import canonical
 from discreet._dataclass import dataclass, field
 from discreet._log import note
-from discreet.curator import Bill, Counter
+from discreet.curator import Bill, Counter, Proved
 from discreet.errors import LedgerError, ParameterError
 from discreet.ledger import ChainedLedger
 from discreet.service._home import Home
@@ -53,6 +53,8 @@ class Order:
     cached: bool = False
     decided: str | None = None
     bill: bytes | None = None
+    proved: bytes = b""
+    """The statements of its bill, for a worker; only in the process that has proved them."""
     tick: float = 0.0
     bound: float = 0.0
     run: Run | None = None
@@ -91,10 +93,10 @@ class Order:
 
     def end(self) -> None:
         """Nothing more will come: let go of its run, and of the bill, which is in the folder."""
-        self.run = self.bill = None
+        self.run, self.bill, self.proved = None, None, b""
         self.ended.set()
 
-    def settle_by(self, bill: Bill) -> None:
+    def settle_by(self, bill: Bill, proved: Proved | None = None) -> None:
         """Keep what it is paid by, so that a later price or policy changes nothing.
 
         What records say of a plan is worked out here, once for equal questions, and goes along.
@@ -102,6 +104,7 @@ class Order:
         for plan in bill.plans:
             _ = plan.lowered.query.hash, plan.lowered.target, plan.lowered.rows_of_one_unit
         self.bill = pickle.dumps(bill)
+        self.proved = b"" if proved is None else pickle.dumps(proved)
         self.union = None if bill.united is None else bill
 
 

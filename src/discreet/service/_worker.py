@@ -3,13 +3,15 @@
 A run that takes more processor time than it was given ends the process, by the system's own
 clock, which no engine and no lock can hold up: whoever waits behind it is not kept by it.
 It opens the tables of one policy, describes them (names and types), and then runs what it is
-sent: bills that were paid. What goes back is the record, noise included, or one byte that
+sent: bills that were paid, by the statements that were proved before the debit, if what they were
+proved by is what it found itself. What goes back is the record, noise included, or one byte that
 says "failed"; exact integers never leave it. It ends with the process that started it.
 """
 
 from __future__ import annotations
 
 import gc
+import io
 import os
 import pickle
 import queue
@@ -23,7 +25,7 @@ from typing import Any, Final
 from discreet import engines
 from discreet._dataclass import dataclass
 from discreet._log import note
-from discreet.curator import Bill, run_bill
+from discreet.curator import Bill, Proved, run_bill
 from discreet.errors import DiscreetError
 from discreet.policy import Policy
 
@@ -91,11 +93,12 @@ def main(descriptor: int) -> None:
         if setup.first:
             engines.check_lengths(engine, setup.policy)
         clocked = engine.name in _INSIDE and hasattr(signal, "setitimer")
-        line.send_bytes(pickle.dumps(Ready(engines.describe(engine, setup.policy), clocked)))
+        found = engines.describe(engine, setup.policy)
+        line.send_bytes(pickle.dumps(Ready(found, clocked)))
     except DiscreetError as refusal:
         line.send_bytes(pickle.dumps(refusal))
         return
-    _serve(line, engine, setup.policy)
+    _serve(line, engine, setup.policy, found.mark)
 
 
 def _tables(setup: Setup) -> Any:
@@ -106,7 +109,7 @@ def _tables(setup: Setup) -> Any:
     return release.made_up(setup.policy)
 
 
-def _serve(line: Connection, engine: engines.Engine, policy: Policy) -> None:
+def _serve(line: Connection, engine: engines.Engine, policy: Policy, mark: str) -> None:
     gc.collect()
     gc.freeze()  # what is loaded by now stays: looking at it again would make some run long
     orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -114,11 +117,25 @@ def _serve(line: Connection, engine: engines.Engine, policy: Policy) -> None:
     while True:
         order = orders.get()
         (allowance,) = ALLOWANCE.unpack_from(order)
-        bill: Bill = pickle.loads(order[ALLOWANCE.size :])  # noqa: S301 - from the process that started us
+        bill, statements = _read(order, mark)
         _allow(allowance)
-        outcome = _outcome(bill, engine, policy)
+        outcome = _outcome(bill, engine, policy, statements)
         _allow(0.0)
         line.send_bytes(outcome)
+
+
+def _read(order: bytes, mark: str) -> tuple[Bill, tuple[str, ...] | None]:
+    """Read a bill, and the statements behind it that were proved by what is known here.
+
+    A worker that was started later may have found other tables: it proves what it runs itself.
+    """
+    stream = io.BytesIO(order)
+    stream.seek(ALLOWANCE.size)
+    bill: Bill = pickle.load(stream)  # noqa: S301 - from the process that started us
+    if stream.tell() == len(order):
+        return bill, None
+    proved: Proved = pickle.load(stream)  # noqa: S301 - as above
+    return bill, proved.statements if proved.mark == mark else None
 
 
 def _allow(seconds: float) -> None:
@@ -137,9 +154,11 @@ def _listen(line: Connection, orders: queue.SimpleQueue[bytes]) -> None:
         os._exit(0)
 
 
-def _outcome(bill: Bill, engine: engines.Engine, policy: Policy) -> bytes:
+def _outcome(
+    bill: Bill, engine: engines.Engine, policy: Policy, statements: tuple[str, ...] | None
+) -> bytes:
     try:
-        return DONE + run_bill(bill.plans, engine, policy).encode()
+        return DONE + run_bill(bill.plans, engine, policy, statements).encode()
     except Exception as error:  # noqa: BLE001 - why it failed is for the owner's log alone
         note("run failed", error, policy=policy.identity)
     return FAILED
