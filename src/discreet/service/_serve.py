@@ -178,6 +178,7 @@ def run(app: App, listener: socket.socket, options: Options) -> None:
         proxy_headers=options.proxy is not None, forwarded_allow_ips=options.proxy or "",
         timeout_keep_alive=5, limit_concurrency=ALL, http=Connection,
         timeout_graceful_shutdown=5, ws="none", backlog=_CONNECTIONS,
+        loop="asyncio",  # another one, if it is installed, has a clock of its own: ticks need one
     )  # fmt: skip
     server: Any = uvicorn.Server(config)
     with contextlib.suppress(KeyboardInterrupt):
