@@ -444,7 +444,7 @@ def tampered(curator):
         shown = curator.preview(question, epsilon="0.011").plan.lowered.aggregates[0]
         by = expr.Constant.number(Fraction(10**6))
         shown.relation.exprs["v0"] = expr.Arithmetic("*", shown.relation.exprs["v0"], by)
-        curator._engine._known = Recent()  # 257 other previews do it too
+        curator._engine._proofs = Recent()  # 257 other previews do it too
     return [round(row["s"] / 10**6) for row in pending.answer.to_dicts()]
 
 

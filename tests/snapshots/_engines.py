@@ -13,7 +13,7 @@ from discreet import plan as pl
 from discreet import policy as pol
 from discreet.engines import _ingest, _physical, _ranking, _render
 from discreet.engines._dialect import Dialect, DuckDB, Postgres, Spark
-from discreet.engines._physical import Found, Physical
+from discreet.engines._physical import Field, Physical
 
 DIALECTS: dict[str, Dialect] = {"duckdb": DuckDB(), "postgresql": Postgres(), "spark": Spark()}
 NATIVE = {
@@ -69,9 +69,9 @@ OWN = {
 }
 
 
-def found(name: str, kind: str, dialect: str) -> Found:
+def found(name: str, kind: str, dialect: str) -> Field:
     """A column as it stands in a source."""
-    return Found(name, KINDS[kind], NATIVE[dialect][kind])
+    return Field(name, KINDS[kind], NATIVE[dialect][kind])
 
 
 def sources(dialect: str, computed: bool = False) -> dict[str, _render.Source]:
@@ -243,7 +243,7 @@ def _checks() -> Iterator[tuple[str, Case]]:
         "id": found("id", "unit", "duckdb"),
     }
     zones = {"sex": base["sex"], "zone": found("zone", "int", "duckdb")}
-    changes: dict[str, dict[str, Found | None]] = {
+    changes: dict[str, dict[str, Field | None]] = {
         "as it is": {},
         "missing": {"age": None},
         "near": {"age": None, "agee": base["age"]},
@@ -253,12 +253,12 @@ def _checks() -> Iterator[tuple[str, Case]]:
         "real unit": {"id": found("id", "real", "duckdb")},
         "text unit": {"id": found("id", "text", "duckdb")},
         "no unit": {"id": None},
-        "narrow unit": {"id": Found("id", Physical.INTEGER, "INTEGER")},
+        "narrow unit": {"id": Field("id", Physical.INTEGER, "INTEGER")},
         "number for a label": {"sex": found("sex", "int", "duckdb")},
     }
     for rules, (name, change) in itertools.product(("rows", "few rows"), changes.items()):
 
-        def told(rules: str = rules, change: dict[str, Found | None] = change) -> object:
+        def told(rules: str = rules, change: dict[str, Field | None] = change) -> object:
             own = {n: f for n, f in (base | change).items() if f is not None}
             return _physical.check(policy(rules), {"t": own, "v": rest, "r": zones})
 

@@ -72,7 +72,7 @@ def missed(n, scale, replicates, mutant=lambda group: group):
     for _ in range(replicates):
         group = mutant(drawn(rng, n, scale))
         for what, value in truth.items():
-            kept, low, high = group.kept(what, 0.05)
+            kept, low, high = group.test(what, 0.05)
             inside = kept is None or kept(np.array([float(value)]))[0]
             found[what] += not (low <= value <= high and inside)
     return found
@@ -86,7 +86,7 @@ def most(replicates):
 @pytest.mark.parametrize("replicates", [1000, pytest.param(10_000, marks=pytest.mark.long)])
 def test_weighted_statistics_are_covered(n, scale, replicates):
     group = drawn(np.random.default_rng(0), n, scale)
-    assert all(group.kept(what, 0.05)[0] is not None for what in ("count", "total", "mean"))
+    assert all(group.test(what, 0.05)[0] is not None for what in ("count", "total", "mean"))
     found = missed(n, scale, replicates)
     assert max(found.values()) <= most(replicates), found
 
@@ -109,7 +109,7 @@ def missed_in_a_group(replicates, *, fixed):
     for _ in range(replicates):
         group = in_a_group(rng, fixed)
         for what, value in truth.items():
-            kept, low, high = group.kept(what, 0.05)
+            kept, low, high = group.test(what, 0.05)
             assert kept is not None
             found[what] += not (low <= value <= high and kept(np.array([value]))[0])
     return found
@@ -154,7 +154,7 @@ def test_means_of_small_groups_are_covered(heavy):
     mean = (900 * heavy + 40 * (1 - heavy)) / (10 * heavy + 2 * (1 - heavy))
     found = 0
     for _ in range(400):
-        kept, _, _ = of_unequal_weights(rng, 0.01, heavy).kept("mean", 0.05)
+        kept, _, _ = of_unequal_weights(rng, 0.01, heavy).test("mean", 0.05)
         found += kept is not None and not kept(np.array([mean]))[0]
     assert found <= most(400)
 

@@ -13,7 +13,7 @@ import pytest
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB, Postgres
 from discreet.engines._ingest import _moment, code, floor_div, raw
-from discreet.engines._physical import Found, Physical
+from discreet.engines._physical import Field, Physical
 from discreet.engines._render import _Statement
 from discreet.plan import Kind, Type, ingest
 from discreet.plan import expr as ex
@@ -95,7 +95,7 @@ def test_numbers_of_any_type_have_the_codes_of_the_reference(native, outside, st
     column = pol.Integer("x", *ends, **more) if step is None else pol.Real(
         "x", *ends, step, **(more if step != "2" else more | {"null": null and 4})
     )  # fmt: skip
-    held = Found("x", kind, native)
+    held = Field("x", kind, native)
     text = code(DuckDB(), column, held, "r")
     found = computed(f"(SELECT {text} FROM (SELECT {raw(DuckDB(), column, held, 'x')} AS r) AS s)",
                      values, native)  # fmt: skip
@@ -106,7 +106,7 @@ def test_numbers_of_any_type_have_the_codes_of_the_reference(native, outside, st
 def test_instants_with_a_zone_are_counted_from_one_place_whatever_the_session_says(zone):
     """From the first to the last that a policy can name; what is farther is one of two ends."""
     native = "TIMESTAMP WITH TIME ZONE"
-    text = DuckDB().micros("x", Found("x", Physical.TIMESTAMP, native))
+    text = DuckDB().micros("x", Field("x", Physical.TIMESTAMP, native))
     first = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
     last = dt.datetime(9999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
     epoch = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -7,7 +7,7 @@ import pytest
 
 import discreet as dc
 from discreet import policy as pol
-from discreet.engines._physical import Found, Physical, check
+from discreet.engines._physical import Field, Physical, check
 from discreet.errors import SchemaError
 from discreet.plan import Scan
 
@@ -29,7 +29,7 @@ READ = {
 
 
 def found(name, kind, native="native"):
-    return {name: Found(name, kind, native)}
+    return {name: Field(name, kind, native)}
 
 
 def of(*tables):

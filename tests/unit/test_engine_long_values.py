@@ -8,7 +8,7 @@ from discreet import audit, engines
 from discreet.audit import _nasty
 from discreet.audit._engine_kit import cases, sample
 from discreet.engines import _dialect, _render
-from discreet.engines._physical import Found, check
+from discreet.engines._physical import Field, check
 from discreet.engines._spark import family
 from discreet.errors import UnsupportedQueryError
 
@@ -23,7 +23,7 @@ def columns():
     """Columns of the kit's tables, as Spark holds them."""
     for table, types in sample(1).types.items():
         named = {name: NATIVE.get(kind, kind.lower()) for name, kind in types.items()}
-        yield table, {name: Found(name, family(kind), kind) for name, kind in named.items()}
+        yield table, {name: Field(name, family(kind), kind) for name, kind in named.items()}
 
 
 def statements():

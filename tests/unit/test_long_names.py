@@ -10,7 +10,7 @@ import pytest
 from discreet import engines, plan, verify
 from discreet import policy as pol
 from discreet.engines._dialect import DuckDB, Postgres, Spark
-from discreet.engines._physical import Found, Physical
+from discreet.engines._physical import Field, Physical
 from discreet.engines._render import Source, render
 from discreet.errors import UnprovenStatementError
 from discreet.plan import Limits, Measure, MeasureKind, Scan, aggregate
@@ -52,7 +52,7 @@ def test_a_key_that_is_too_long_owns_nothing():
 def test_names_are_measured_where_they_are_read(dialect):
     """In the innermost SELECT: what stands above it groups, sorts and sends about."""
     own = pol.Table("t", [], unit="u", max_rows_per_unit=1)
-    found = Found("u", Physical.TEXT, NATIVE[dialect.name])
+    found = Field("u", Physical.TEXT, NATIVE[dialect.name])
     table = dialect.quote("t")
     asked = aggregate(Scan(own), (), MEASURES, Limits(rows=1))
     text = render(dialect, {"t": Source(table, {"u": found})}, asked)

@@ -50,12 +50,12 @@ def test_a_session_that_reads_otherwise_is_refused(monkeypatch, row, said):
     """Some versions take one letter for two in LIKE: integers were wrong without a word."""
     monkeypatch.setattr(_spark, "collected", lambda _session, _sql: [row])
     with pytest.raises(SchemaError, match=said):
-        _spark._understood(Session())
+        _spark._check_readings(Session())
 
 
 def test_a_session_that_is_understood_is_taken(monkeypatch):
     monkeypatch.setattr(_spark, "collected", lambda _session, _sql: [("4.3.0 x", "\\", True)])
-    _spark._understood(Session())
+    _spark._check_readings(Session())
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,10 @@ class Lines:
                 raise SchemaError(f"the CSV files of table {table.name!r} differ in their header")
         self._files, self._units = files, table.ids
         names = {*table.columns, *table.ids}
-        self._wanted = {i: name for i, name in enumerate(self._header) if name in names}
+        self._names = {i: name for i, name in enumerate(self._header) if name in names}
         reads = [
             f"{_read(table.columns.get(n), _SQL.quote(n), table.numbers)} AS {_SQL.quote(n)}"
-            for n in self._wanted.values()
+            for n in self._names.values()
         ]
         self.columns = ", ".join(reads) or "1 AS nothing"
         """SQL of the columns in their types; what is not of its type is NULL."""
@@ -95,7 +95,7 @@ class Lines:
     def batches(self) -> pa.RecordBatchReader:
         """Read the files block by block."""
         # without any column there is still a number of rows
-        names = list(self._wanted.values()) or ["nothing"]
+        names = list(self._names.values()) or ["nothing"]
         schema = pa.schema([(name, pa.string()) for name in names])
         units = [name in self._units for name in names]
 
@@ -125,7 +125,7 @@ class Lines:
                 rows.append(cells)
         block.end = max(block.count, end)
         lines = np.flatnonzero(simple[: block.end])
-        places = list(self._wanted) or [0]
+        places = list(self._names) or [0]
         text = block.data[: block.starts[block.end]]
         if len(lines) < block.end:
             text = b"".join(block.lines.take(pa.array(lines)).to_pylist())
@@ -299,12 +299,12 @@ def _header(table: pol.Table, path: str) -> tuple[str, tuple[str, ...]]:
         raise SchemaError(f"the source of table {table.name!r} cannot be read") from None
     columns = {*table.columns, *table.ids}
 
-    def found(separator: str) -> int:
+    def matches(separator: str) -> int:
         return len(columns & set(_split(line, separator)))
 
     names: list[str] = []
     try:
-        best = max(_SEPARATORS, key=found)
+        best = max(_SEPARATORS, key=matches)
         names = _split(line, best)
     except csv.Error:
         pass  # the message is not ours; the line may hold more than a header
@@ -324,11 +324,11 @@ def _split(line: str, separator: str) -> list[str]:
 def _distinct(names: list[str]) -> list[str]:
     """Column names without repetition: the engine takes each once, in any case."""
     names_so_far: set[str] = set()
-    for i, given in enumerate(names):
-        name = given or f"column{i}"
+    for i, cell in enumerate(names):
+        name = cell or f"column{i}"
         if name.casefold() in names_so_far:
-            tried = (f"{name}_{n}" for n in itertools.count(1))
-            name = next(t for t in tried if t.casefold() not in names_so_far)
+            candidates = (f"{name}_{n}" for n in itertools.count(1))
+            name = next(t for t in candidates if t.casefold() not in names_so_far)
         names_so_far.add(name.casefold())
         names[i] = name
     return names
@@ -345,7 +345,7 @@ def _plain(x: str, numbers: str) -> str:
     return bare if point == "." else f"replace({bare}, ',', '.')"
 
 
-def _written(x: str, form: str, pattern: str | None) -> str:
+def _moment(x: str, form: str, pattern: str | None) -> str:
     """Read a moment by a format; what the format does not write is NULL."""
     bare = f"trim({x})"
     moment = f"try_strptime({bare}, {_SQL.text(form)})"
@@ -363,11 +363,11 @@ def _read(column: pol.Column | None, x: str, numbers: str | None = None) -> str:
         case pol.Boolean():
             return f"TRY_CAST({x} AS BOOLEAN)"
         case pol.Date(format=str() as form, pattern=pattern):
-            return f"CAST({_written(x, form, pattern)} AS DATE)"
+            return f"CAST({_moment(x, form, pattern)} AS DATE)"
         case pol.Date():
             return f"TRY_CAST({x} AS DATE)"
         case pol.Timestamp(format=str() as form, pattern=pattern):
-            return _written(x, form, pattern)
+            return _moment(x, form, pattern)
         case pol.Timestamp():
             # without an offset the session's zone counts, and that is UTC
             return f"TRY_CAST({x} AS TIMESTAMPTZ)"

@@ -77,7 +77,7 @@ class Described(Statements):
         self.places = description.places
         self.unseen = description.unseen
         self._repeats_of = description.repeats
-        self._known = Recent(weigh=lambda key, _: weight(key[0].keys))
+        self._proofs = Recent(weigh=lambda key, _: weight(key[0].keys))
         self._fanouts = Fanouts(policy, self._measure)
         self._cleanup = lambda: None
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import ClassVar, Final
 
-from discreet.engines._physical import Found, Physical
+from discreet.engines._physical import Field, Physical
 from discreet.errors import UnsupportedQueryError
 from discreet.plan import LONGEST_NAME
 
@@ -179,26 +179,26 @@ class Dialect(ABC):
         """Test whether a number that is not an integer by type is one by value."""
         return f"{x} = floor({x})"
 
-    def whole(self, x: str, found: Found, bounds: tuple[int, int]) -> str:
+    def whole(self, x: str, field: Field, bounds: tuple[int, int]) -> str:
         """Whole number within bounds that a number equals, as a 64-bit integer, or NULL."""
-        if found.native in self.narrow:
+        if field.native in self.narrow:
             return x
-        write = self.real if found.kind is Physical.FLOAT else self.integer
+        write = self.real if field.kind is Physical.FLOAT else self.integer
         inside = f"{x} >= {write(bounds[0])} AND {x} <= {write(bounds[1])}"
-        if found.kind is Physical.INTEGER:
+        if field.kind is Physical.INTEGER:
             return f"CASE WHEN {inside} THEN CAST({x} AS BIGINT) END"
         return f"CASE WHEN {inside} AND {self.is_whole(x)} THEN {self.rounded(x)} END"
 
-    def place(self, x: str, values: Sequence[int], found: Found) -> str:
+    def place(self, x: str, values: Sequence[int], field: Field) -> str:
         """Position of a number of any physical type in a public list, or NULL."""
-        whole = self.whole(x, found, (min(values), max(values)))
+        whole = self.whole(x, field, (min(values), max(values)))
         return self.position(whole if whole == x else f"({whole})", values)
 
-    def choose_decimal(self, x: str, values: Sequence[int], found: Found) -> str:
+    def choose_decimal(self, x: str, values: Sequence[int], field: Field) -> str:
         """Position of a decimal in a list, compared in its own type; NULL if it is not there."""
-        digits, scale = found.digits
+        digits, scale = field.digits
         branches = " ".join(
-            f"WHEN CAST('{_spelled(v, scale)}' AS {found.native}) THEN {self.integer(i)}"
+            f"WHEN CAST('{_spelled(v, scale)}' AS {field.native}) THEN {self.integer(i)}"
             for i, v in enumerate(values)
             if v == 0 or len(str(abs(v))) <= digits - scale
         )
@@ -208,37 +208,37 @@ class Dialect(ABC):
         """Decimal; NULL for what is not a number."""
         return x
 
-    def unit(self, x: str, found: Found) -> str:
+    def unit(self, x: str, field: Field) -> str:
         """Unit in the one form in which the units of all tables are compared."""
-        if found.kind is Physical.TEXT:
-            return self.as_text(x, found)
-        return f"CAST({x} AS {self.widest})" if found.widened else x
+        if field.kind is Physical.TEXT:
+            return self.as_text(x, field)
+        return f"CAST({x} AS {self.widest})" if field.widened else x
 
-    def somebody(self, x: str, found: Found) -> str:
+    def somebody(self, x: str, field: Field) -> str:
         """Test whether a column names a unit: see ``LONGEST_NAME``."""
-        if found.kind is not Physical.TEXT:
+        if field.kind is not Physical.TEXT:
             return f"{x} IS NOT NULL"
-        return f"{x} IS NOT NULL AND {self.octets(x, found)} <= {LONGEST_NAME}"
+        return f"{x} IS NOT NULL AND {self.octets(x, field)} <= {LONGEST_NAME}"
 
-    def touched(self, found: Found) -> str:
+    def touched(self, field: Field) -> str:
         """Aggregate for which every value of a column must be computed."""
-        return f"count({self.quote(found.name)})"
+        return f"count({self.quote(field.name)})"
 
     @abstractmethod
-    def octets(self, x: str, found: Found) -> str:
+    def octets(self, x: str, field: Field) -> str:
         """Bytes of a column, written as a text."""
 
     @abstractmethod
-    def as_double(self, x: str, found: Found) -> str:
+    def as_double(self, x: str, field: Field) -> str:
         """Nearest double of a number; never fails."""
 
     @abstractmethod
-    def as_text(self, x: str, found: Found) -> str:
+    def as_text(self, x: str, field: Field) -> str:
         """Text of a text-like or integer column, compared by code points."""
 
-    def label(self, x: str, found: Found) -> str:
+    def label(self, x: str, field: Field) -> str:
         """Text of a column of texts that is looked for among labels, and does nothing else."""
-        return self.as_text(x, found)
+        return self.as_text(x, field)
 
     def is_text(self, x: str) -> str:
         """Test whether a :meth:`label` is a text."""
@@ -249,7 +249,7 @@ class Dialect(ABC):
         """Days since 1970 of a date; infinities as far-away days."""
 
     @abstractmethod
-    def micros(self, x: str, found: Found) -> str:
+    def micros(self, x: str, field: Field) -> str:
         """Microseconds since 1970 (UTC, rounded down); infinities as far-away instants."""
 
     @abstractmethod
@@ -257,7 +257,7 @@ class Dialect(ABC):
         """Date that lies some days after 1970-01-01."""
 
     @abstractmethod
-    def remainder(self, x: str, modulus: int, found: Found) -> str:
+    def remainder(self, x: str, modulus: int, field: Field) -> str:
         """Signed remainder of an integer unit, in 64 bits."""
 
     @abstractmethod
@@ -318,10 +318,10 @@ class DuckDB(Standard):
     remainder = _form("CAST({} % {} AS BIGINT)")
     text_residue = _form("(CAST('0x' || md5({})[1:15] AS BIGINT) % {})")
 
-    def touched(self, found: Found) -> str:
+    def touched(self, field: Field) -> str:
         """Take the maximum, of text that is checked to be valid."""
-        x = self.quote(found.name)
-        return f"max(decode(encode({x})))" if found.native == "VARCHAR" else f"max({x})"
+        x = self.quote(field.name)
+        return f"max(decode(encode({x})))" if field.native == "VARCHAR" else f"max({x})"
 
     def lookup(self, x: str, values: Sequence[int | str]) -> str:
         """Cast to an anonymous enumeration: one hash look-up per row."""
@@ -332,42 +332,42 @@ class DuckDB(Standard):
         """Let a point be any character, by a flag."""
         return f"regexp_matches({x}, {self.text(pattern)}, 's')"
 
-    def place(self, x: str, values: Sequence[int], found: Found) -> str:
+    def place(self, x: str, values: Sequence[int], field: Field) -> str:
         """Compare decimals in their own type: others are cast into it, which may fail."""
-        if found.kind is not Physical.DECIMAL:
-            return super().place(x, values, found)
+        if field.kind is not Physical.DECIMAL:
+            return super().place(x, values, field)
         if len(values) <= _FEW:
-            return self.choose_decimal(x, values, found)
-        digits, scale = found.digits
+            return self.choose_decimal(x, values, field)
+        digits, scale = field.digits
         # a decimal without digits before the point is printed without a zero there
         printed = [_spelled(v, scale) for v in values]
         return self.lookup(x, [t.removeprefix("0") if digits == scale else t for t in printed])
 
-    def as_double(self, x: str, found: Found) -> str:
+    def as_double(self, x: str, field: Field) -> str:
         """Cast, through text where the direct cast would round twice."""
-        exact = found.kind is Physical.FLOAT or found.native in {*self.narrow, "UBIGINT"}
-        if found.kind is Physical.DECIMAL:
+        exact = field.kind is Physical.FLOAT or field.native in {*self.narrow, "UBIGINT"}
+        if field.kind is Physical.DECIMAL:
             # up to 15 digits both the integer and the power of ten are doubles
-            exact = found.digits[0] <= 15
+            exact = field.digits[0] <= 15
         return f"CAST({x} AS DOUBLE)" if exact else f"CAST(CAST({x} AS VARCHAR) AS DOUBLE)"
 
-    def as_text(self, x: str, found: Found) -> str:
+    def as_text(self, x: str, field: Field) -> str:
         """Plain text in binary collation."""
-        return self.collated(x if found.native == "VARCHAR" else f"CAST({x} AS VARCHAR)")
+        return self.collated(x if field.native == "VARCHAR" else f"CAST({x} AS VARCHAR)")
 
-    def octets(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
+    def octets(self, x: str, field: Field) -> str:  # noqa: ARG002 - one spelling
         """Bytes of a text."""
         return f"strlen(CAST({x} AS VARCHAR))"
 
-    def micros(self, x: str, found: Found) -> str:
+    def micros(self, x: str, field: Field) -> str:
         """Compare in the column's own type before any function: some fail on far instants."""
         ends, count = _YEARS, f"epoch_us({x})"
-        if found.native in _NANOSECONDS:
+        if field.native in _NANOSECONDS:
             # a cast to microseconds would round to nearest
-            ends, ns = _NANOSECONDS[found.native], f"epoch_ns({x})"
+            ends, ns = _NANOSECONDS[field.native], f"epoch_ns({x})"
             count = f"{ns} // 1000 - CASE WHEN {ns} % 1000 < 0 THEN 1 ELSE 0 END"
-        zone = "+00" if "TZ" in found.native or "ZONE" in found.native else ""
-        first, last = (f"CAST('{end}{zone}' AS {found.native})" for end in ends)
+        zone = "+00" if "TZ" in field.native or "ZONE" in field.native else ""
+        first, last = (f"CAST('{end}{zone}' AS {field.native})" for end in ends)
         return (
             f"CASE WHEN {x} >= {first} AND {x} <= {last} THEN {count} "
             f"WHEN {x} < {first} THEN {self.integer(-(2**62))} "
@@ -419,12 +419,12 @@ class Postgres(Standard):
         near = f"{x} > {self.real(-0.25)} AND {x} < {self.real(0.25)}"
         return f"CASE WHEN {near} THEN {self.real(0.0)} ELSE {x} / {self.real(step)} END"
 
-    def as_double(self, x: str, found: Found) -> str:
+    def as_double(self, x: str, field: Field) -> str:
         """Cast where that cannot fail; what is farther or finer than doubles is their end or 0.
 
         No bound of a policy comes near those ends.
         """
-        if found.kind is not Physical.DECIMAL:
+        if field.kind is not Physical.DECIMAL:
             return f"CAST({x} AS float8)"
         low, up, down, high = (
             f"CAST('{n}' AS numeric)" for n in (f"-{_MAX_DOUBLE}", "-1e-300", "1e-300", _MAX_DOUBLE)
@@ -437,16 +437,16 @@ class Postgres(Standard):
             f"WHEN {x} <= CAST('Infinity' AS numeric) THEN {self.real(sys.float_info.max)} END"
         )
 
-    def as_text(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
+    def as_text(self, x: str, field: Field) -> str:  # noqa: ARG002 - one spelling
         """Plain text in binary collation."""
         return self.collated(f"CAST({x} AS text)")
 
-    def octets(self, x: str, found: Found) -> str:
+    def octets(self, x: str, field: Field) -> str:
         """Bytes of a text; where it is stored beside the row, its length stands in the row.
 
         A cast takes the blanks off a ``char(n)``, which are read all the same.
         """
-        return f"octet_length({x if found.native == 'bpchar' else f'CAST({x} AS text)'})"
+        return f"octet_length({x if field.native == 'bpchar' else f'CAST({x} AS text)'})"
 
 
 class Spark(Dialect):
@@ -561,41 +561,41 @@ class Spark(Dialect):
         narrow = max(map(abs, inside)) < 2**31
         listed = ", ".join(map(str if narrow else self.integer, inside))
         place = f"CAST({x} - {self.integer(edges[0] - 1)} AS INT)"
-        found = f"try_element_at(array({listed}), {place})"
+        value = f"try_element_at(array({listed}), {place})"
         return (
             f"CASE WHEN {x} < {self.integer(edges[0])} THEN {self.integer(values[0])} "
             f"WHEN {x} > {self.integer(edges[-1])} THEN {self.integer(values[-1])} "
-            f"ELSE {f'CAST({found} AS BIGINT)' if narrow else found} END"
+            f"ELSE {f'CAST({value} AS BIGINT)' if narrow else value} END"
         )
 
     def floor_wide(self, n: str, d: int, shift: int, hold: Callable[[str], str]) -> str:  # noqa: ARG002 - nothing is moved
         """Take the remainder off first: a quotient of decimals would wrap."""
-        held, by = hold(n), self.integer(d)
-        return f"(({held} - pmod({held}, {by})) div {by})"
+        name, by = hold(n), self.integer(d)
+        return f"(({name} - pmod({name}, {by})) div {by})"
 
-    def place(self, x: str, values: Sequence[int], found: Found) -> str:
+    def place(self, x: str, values: Sequence[int], field: Field) -> str:
         """Compare decimals in their own type: a common one may have fewer digits."""
-        if found.kind is Physical.DECIMAL:
-            return self.choose_decimal(x, values, found)
-        return super().place(x, values, found)
+        if field.kind is Physical.DECIMAL:
+            return self.choose_decimal(x, values, field)
+        return super().place(x, values, field)
 
-    def as_text(self, x: str, found: Found) -> str:
+    def as_text(self, x: str, field: Field) -> str:
         """Plain text in binary collation; NULL for bytes that are none."""
         checked = f"try_validate_utf8({self.collated(x)})"
-        return checked if found.kind is Physical.TEXT else f"CAST({x} AS STRING)"
+        return checked if field.kind is Physical.TEXT else f"CAST({x} AS STRING)"
 
-    def touched(self, found: Found) -> str:
+    def touched(self, field: Field) -> str:
         """Take the maximum: a count of what cannot be NULL is one of rows, and computes nothing.
 
         It stays there: it may be no text that could be collected, and is a private value.
         """
-        return f"max({self.quote(found.name)}) IS NULL"
+        return f"max({self.quote(field.name)}) IS NULL"
 
-    def octets(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
+    def octets(self, x: str, field: Field) -> str:  # noqa: ARG002 - one spelling
         """Bytes of a text."""
         return f"octet_length({self.collated(x)})"
 
-    def label(self, x: str, found: Found) -> str:  # noqa: ARG002 - one spelling
+    def label(self, x: str, field: Field) -> str:  # noqa: ARG002 - one spelling
         """Take the bytes as they are: those that are no text equal no label."""
         return self.collated(x)
 
@@ -603,20 +603,20 @@ class Spark(Dialect):
         """Check the bytes only here, of what equals no label: it takes longer than adding up."""
         return f"try_validate_utf8({x}) IS NOT NULL"
 
-    def unit(self, x: str, found: Found) -> str:
+    def unit(self, x: str, field: Field) -> str:
         """Take a unit's bytes as they are; those that are no text were dropped."""
-        return self.collated(x) if found.kind is Physical.TEXT else super().unit(x, found)
+        return self.collated(x) if field.kind is Physical.TEXT else super().unit(x, field)
 
-    def somebody(self, x: str, found: Found) -> str:
+    def somebody(self, x: str, field: Field) -> str:
         """Let bytes that are no text name nobody, as in other engines."""
-        known = super().somebody(x, found)
-        if found.kind is not Physical.TEXT:
-            return known
-        return f"{known} AND {self.is_text(self.collated(x))}"
+        test = super().somebody(x, field)
+        if field.kind is not Physical.TEXT:
+            return test
+        return f"{test} AND {self.is_text(self.collated(x))}"
 
-    def micros(self, x: str, found: Found) -> str:
+    def micros(self, x: str, field: Field) -> str:
         """Count microseconds; an instant without a zone is one of UTC, as the session is."""
-        if found.native == "timestamp":
+        if field.native == "timestamp":
             return f"unix_micros({x})"
         first, last = (f"CAST('{end}' AS TIMESTAMP_NTZ)" for end in _YEARS)
         return (

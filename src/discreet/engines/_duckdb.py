@@ -26,7 +26,7 @@ from discreet import policy as pol
 from discreet.engines._dialect import DuckDB
 from discreet.engines._driver import duckdb
 from discreet.engines._limit import time_limit
-from discreet.engines._physical import Found, Physical, families
+from discreet.engines._physical import Field, Physical, families
 from discreet.engines._protocol import (
     check_joins,
     check_tables,
@@ -52,7 +52,7 @@ _FAMILIES: Final = families(
         Physical.TIMESTAMP: f"{_MOMENTS}, TIMESTAMP WITH TIME ZONE, TIMESTAMPTZ_NS",
     }
 )
-_STORED: Final = """
+_STORAGE: Final = """
     WITH relation AS (
         SELECT database_name, schema_name, table_name AS name, NOT EXISTS (
             FROM duckdb_columns() c WHERE c.table_oid = t.table_oid AND c.is_generated
@@ -155,11 +155,11 @@ class DuckDBEngine(Statements):
             hint=f"SET disabled_optimizers = '{setting}'",
         )
 
-    def _describe(self, name: str, table: str) -> dict[str, Found]:
+    def _describe(self, name: str, table: str) -> dict[str, Field]:
         columns = columns_of(self._connection, table)
         if columns is None:
             raise SchemaError(f"the source of table {name!r} cannot be read")
-        return {column: Found(column, family(kind), kind) for column, kind in columns}
+        return {column: Field(column, family(kind), kind) for column, kind in columns}
 
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Return one tuple of exact integers per group."""
@@ -179,15 +179,15 @@ class DuckDBEngine(Statements):
 
     def _in_parts(self, aggregate: Aggregate, salt: Salt, parts: int) -> Groups:
         """Add up over disjoint sets of units: less memory, the same integers."""
-        found: Groups | None = None
+        groups: Groups | None = None
         with self._state(), time_limit(self._connection.interrupt, self._timeout):
             if self._live:
                 check_joins(aggregate, lambda s, c: int(self._rows(self._repeats(s, c))[0][0]))
             for part in range(parts):
                 chunk = (part, parts) if parts > 1 else None
                 more = self._groups(aggregate, self._filled(aggregate, salt, chunk))
-                found = more if found is None else _added(found, more)
-        return {} if found is None else found
+                groups = more if groups is None else _sum_of(groups, more)
+        return {} if groups is None else groups
 
     @contextmanager
     def _one_state(self, *, lasting: bool = False) -> Iterator[None]:
@@ -223,12 +223,12 @@ class DuckDBEngine(Statements):
             return conceal_errors(lambda: int(connection.execute(sql).fetchall()[0][0]))
 
 
-def _added(groups: Groups, more: Groups) -> Groups:
+def _sum_of(groups: Groups, more: Groups) -> Groups:
     """Add up two results, in order."""
     sums = dict(groups)
     for cell, own in more.items():
-        known = sums.get(cell)
-        sums[cell] = own if known is None else tuple(map(add, known, own))
+        total = sums.get(cell)
+        sums[cell] = own if total is None else tuple(map(add, total, own))
     return in_order([cell + own for cell, own in sums.items()], len(next(iter(sums), ())))
 
 
@@ -254,8 +254,8 @@ def is_stored(connection: duckdb.DuckDBPyConnection, *names: str) -> bool:
     name that might mean several things means none of them.
     """
     *outer, name = names
-    plain, found = connection.execute(_STORED, {"name": name, "outer": outer}).fetchall()[0]
-    return bool(found) and bool(plain == found)
+    plain, every = connection.execute(_STORAGE, {"name": name, "outer": outer}).fetchall()[0]
+    return bool(every) and bool(plain == every)
 
 
 def family(native: str) -> Physical:

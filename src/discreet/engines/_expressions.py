@@ -27,23 +27,23 @@ class Renderer:
     dialect: Dialect
     columns: Mapping[str, str]
     names: Iterator[str]
-    held: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
 
     def over(self, body: str) -> str:
         """Select every held value, and all columns, from `body`; a subquery for each level."""
         for level in sorted(set(self.levels.values())):
-            items = (f"{sql} AS {name}" for sql, name in self.held.items()
+            items = (f"{sql} AS {name}" for sql, name in self.aliases.items()
                      if self.levels[name] == level)  # fmt: skip
             body = f"SELECT *, {', '.join(items)} FROM ({body}) AS s{self.dialect.barrier}"
         return body
 
     def hold(self, sql: str) -> str:
         """Name of a computed value, one level above the names in it; equal texts share one."""
-        if sql not in self.held:
-            name = self.held[sql] = next(self.names)
+        if sql not in self.aliases:
+            name = self.aliases[sql] = next(self.names)
             self.levels[name] = 1 + max(self.levels.get(word, 0) for word in _WORD.findall(sql))
-        return self.held[sql]
+        return self.aliases[sql]
 
     def bind(self, node: ex.Expr) -> str:
         """Name of a node's value, which may then be written more than once."""

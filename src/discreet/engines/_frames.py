@@ -90,11 +90,11 @@ def parquet(table: pol.Table, files: Sequence[str]) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def plain(table: pol.Table, given: pa.Table) -> pa.Table:
+def plain(table: pol.Table, source: pa.Table) -> pa.Table:
     """Return the same values in types that are scanned as they are, all text valid."""
-    columns = zip(given.column_names, given.columns, strict=True)
-    held = [_plain(column, unit=name in table.ids) for name, column in columns]
-    return pa.table(held, names=given.column_names)
+    columns = zip(source.column_names, source.columns, strict=True)
+    arrays = [_plain(column, unit=name in table.ids) for name, column in columns]
+    return pa.table(arrays, names=source.column_names)
 
 
 def _plain(column: pa.ChunkedArray, *, unit: bool) -> pa.ChunkedArray:

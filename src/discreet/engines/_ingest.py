@@ -16,7 +16,7 @@ from typing import Final
 
 from discreet import policy as pol
 from discreet.engines._dialect import Dialect
-from discreet.engines._physical import Found, Physical
+from discreet.engines._physical import Field, Physical
 from discreet.plan import Type, ingest, of_column
 
 WORD: Final = 2**63
@@ -29,40 +29,40 @@ the nearest integer cannot leave the bounds.
 """
 
 
-def raw(dialect: Dialect, column: pol.Column, found: Found, x: str) -> str:
+def raw(dialect: Dialect, column: pol.Column, field: Field, x: str) -> str:
     """Physical value in the form that :func:`code` compares, computed once."""
-    kind = found.kind
+    kind = field.kind
     match column:
         case pol.Integer() | pol.Real():
-            return x if _whole(column, found) else dialect.as_double(x, found)
+            return x if _whole(column, field) else dialect.as_double(x, field)
         case pol.Date() | pol.Timestamp() if kind is Physical.DATE:
             return dialect.days(x)
         case pol.Date() | pol.Timestamp():
-            return dialect.micros(x, found)
+            return dialect.micros(x, field)
         case pol.Text() if kind is Physical.TEXT:
             # here and nowhere else: no operator can meet a text that is longer than declared
-            return dialect.collated(f"substr({dialect.as_text(x, found)}, 1, {column.longest})")
+            return dialect.collated(f"substr({dialect.as_text(x, field)}, 1, {column.longest})")
         case pol.Text():
-            return dialect.as_text(x, found)
+            return dialect.as_text(x, field)
         case pol.Category() if kind is Physical.TEXT:
-            return dialect.label(x, found)
+            return dialect.label(x, field)
         case pol.Category() | pol.Boolean() if kind is Physical.BOOLEAN:
             return dialect.bit(x)
         case pol.Category() | pol.Boolean() if kind is Physical.FLOAT:
-            return dialect.as_double(x, found)
+            return dialect.as_double(x, field)
         case pol.Category() | pol.Boolean() if kind is Physical.DECIMAL:
             return dialect.decimal(x)
     return x
 
 
-def _whole(column: pol.Integer | pol.Real, found: Found) -> bool:
+def _whole(column: pol.Integer | pol.Real, field: Field) -> bool:
     step = column.step if isinstance(column, pol.Real) else 1
-    return found.kind is Physical.INTEGER and step == 1
+    return field.kind is Physical.INTEGER and step == 1
 
 
-def code(dialect: Dialect, column: pol.Column, found: Found, r: str) -> str:
+def code(dialect: Dialect, column: pol.Column, field: Field, r: str) -> str:
     """Code of a raw value `r` (an identifier), by the policy of its column."""
-    value = _known(dialect, column, found, r)
+    value = _code_or_null(dialect, column, field, r)
     if column.null is None:
         return value
     fill = ingest(column, None)
@@ -70,27 +70,27 @@ def code(dialect: Dialect, column: pol.Column, found: Found, r: str) -> str:
     return f"COALESCE({value}, {literal})"
 
 
-def _known(dialect: Dialect, column: pol.Column, found: Found, r: str) -> str:
+def _code_or_null(dialect: Dialect, column: pol.Column, field: Field, r: str) -> str:
     kind = of_column(column)
     match column:
         case pol.Text():
             return r
         case pol.Boolean():
-            if found.kind is Physical.BOOLEAN:
+            if field.kind is Physical.BOOLEAN:
                 return r
-            return dialect.place(r, (0, 1), found)
+            return dialect.place(r, (0, 1), field)
         case pol.Category():
-            return _category(dialect, column, found, r)
+            return _category(dialect, column, field, r)
         case pol.Date():
-            tick = 1 if found.kind is Physical.DATE else _DAY
+            tick = 1 if field.kind is Physical.DATE else _DAY
             return _moment(dialect, r, tick, kind, column.outside)
         case pol.Timestamp():
             tick = int(column.step * 1_000_000)
-            if found.kind is Physical.DATE:
+            if field.kind is Physical.DATE:
                 r = f"(CAST({r} AS {dialect.wide}) * {_DAY})"
             return _moment(dialect, r, tick, kind, column.outside)
         case pol.Integer() | pol.Real():
-            if _whole(column, found):
+            if _whole(column, field):
                 return _integer(dialect, r, kind, column.outside)
             step = column.step if isinstance(column, pol.Real) else Fraction(1)
             return _double(dialect, r, step, kind, column.outside)
@@ -126,17 +126,17 @@ def _double(dialect: Dialect, r: str, step: Fraction, kind: Type, outside: str) 
     return f"{inside} WHEN {r} < {low} THEN {lo} WHEN {r} <= {infinity} THEN {hi} END"
 
 
-def _category(dialect: Dialect, column: pol.Category, found: Found, r: str) -> str:
+def _category(dialect: Dialect, column: pol.Category, field: Field, r: str) -> str:
     labels, numbers = column.values, [int(v) for v in column.values if not isinstance(v, str)]
     if numbers:
-        place = dialect.place(r, numbers, found)
+        place = dialect.place(r, numbers, field)
     else:
         place = dialect.position(r, [str(v) for v in labels])
     if column.other is None:
         return place
     other = column.domain.index(column.other)
-    present = dialect.is_text(r) if found.kind is Physical.TEXT else f"{r} IS NOT NULL"
-    if found.kind is Physical.FLOAT:
+    present = dialect.is_text(r) if field.kind is Physical.TEXT else f"{r} IS NOT NULL"
+    if field.kind is Physical.FLOAT:
         present += f" AND {r} <> {dialect.real(math.nan)}"
     return f"COALESCE({place}, CASE WHEN {present} THEN {dialect.integer(other)} END)"
 

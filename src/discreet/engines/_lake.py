@@ -36,27 +36,27 @@ def place_of(text: str) -> str:
     system = _ONE_SYSTEM.get(scheme, scheme)
     if system == "abfs":
         host = host.replace(".blob.core.", ".dfs.core.")
-    found = f"{system}://{'' if ':' in who else who + at}{host}{posixpath.normpath(path)}"
-    return f"{SERVER}{found}"
+    address = f"{system}://{'' if ':' in who else who + at}{host}{posixpath.normpath(path)}"
+    return f"{SERVER}{address}"
 
 
-def places_of(session: Any, sql: str, named: str | None) -> tuple[str, ...]:
+def places_of(session: Any, sql: str, location: str | None) -> tuple[str, ...]:
     """Places of what is read under a name in SQL: its own, and those of its files.
 
-    `named` is its folder or location, if it says one.
+    `location` is its folder or address, if it says one.
     """
     files: list[str] = []
     with suppress(Exception):  # not every source is made of files
         files = [str(f) for f in session.sql(f"SELECT * FROM {sql}").inputFiles()]  # noqa: S608 - quoted
     places = dict.fromkeys(_of_file(file) for file in files)
-    if named is None:
+    if location is None:
         return tuple(places)
-    own = place_of(named)
+    own = place_of(location)
     scheme, netloc, *_ = urlsplit(files[0]) if files else ("", "")
-    if not urlsplit(named).scheme and scheme not in ("", "file"):
-        own = place_of(f"{scheme}://{netloc}{named}")  # where this session reads such a path
-    elif not own.startswith(SERVER) and urlsplit(named).scheme and not os.path.exists(own):  # noqa: PTH110 - a text
-        own = f"{SERVER}{named}"  # of another machine's disk
+    if not urlsplit(location).scheme and scheme not in ("", "file"):
+        own = place_of(f"{scheme}://{netloc}{location}")  # where this session reads such a path
+    elif not own.startswith(SERVER) and urlsplit(location).scheme and not os.path.exists(own):  # noqa: PTH110 - a text
+        own = f"{SERVER}{location}"  # of another machine's disk
     return tuple(dict.fromkeys((own, *places)))
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Final
 
 from discreet import policy as pol
-from discreet.engines._physical import Found, Physical
+from discreet.engines._physical import Field, Physical
 from discreet.engines._protocol import Engine
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
@@ -53,8 +53,8 @@ def check_lengths(engine: Engine, policy: pol.Policy) -> None:
                 hint=f"have {name!r} stored, not by a view: CREATE TABLE ... AS, or a materialized "
                 "view of PostgreSQL",
             )
-        found = {} if table.public else source.columns
-        plain = {own: _plain(table, own) for own, f in found.items() if _open(f)}
+        fields = {} if table.public else source.columns
+        plain = {own: _plain(table, own) for own, f in fields.items() if _open(f)}
         for own, beyond in engine.beyond(name, plain).items():
             if beyond > SPARE:
                 raise SchemaError(
@@ -65,9 +65,9 @@ def check_lengths(engine: Engine, policy: pol.Policy) -> None:
                 )
 
 
-def _open(found: Found) -> bool:
+def _open(field: Field) -> bool:
     """Whether cells may have any length: texts, and decimals of PostgreSQL."""
-    return found.kind is Physical.TEXT or found.native == "numeric"
+    return field.kind is Physical.TEXT or field.native == "numeric"
 
 
 def _plain(table: pol.Table, name: str) -> int:

@@ -17,7 +17,7 @@ from discreet._text import nearest
 from discreet.errors import SchemaError
 from discreet.privacy import Neighbours
 
-Schema: TypeAlias = dict[str, "dict[str, Found]"]
+Schema: TypeAlias = dict[str, "dict[str, Field]"]
 """Physical columns by table and declared name."""
 
 
@@ -35,7 +35,7 @@ class Physical(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Field:
     """A column as it stands in the source: its real name and type."""
 
     name: str
@@ -87,7 +87,7 @@ _CASTS = {
 }
 
 
-def check(policy: pol.Policy, found: Mapping[str, Mapping[str, Found]]) -> Schema:
+def check(policy: pol.Policy, fields: Mapping[str, Mapping[str, Field]]) -> Schema:
     """Match the declared columns and units of all tables with what the sources hold.
 
     Raises
@@ -96,14 +96,14 @@ def check(policy: pol.Policy, found: Mapping[str, Mapping[str, Found]]) -> Schem
         When a column is missing or of a type that cannot be read as declared, or
         when the units of two tables could not be compared without a cast.
     """
-    matched = {name: _matched(table, found[name]) for name, table in policy.tables.items()}
+    matched = {name: _matched(table, fields[name]) for name, table in policy.tables.items()}
     for neighbours in Neighbours:
-        named = [
+        units = [
             (table.name, table.unit)
             for table in policy.tables.values()
             if table.neighbours is neighbours and table.owner is None and table.unit is not None
         ]
-        _comparable(named, matched, "unit")
+        _comparable(units, matched, "unit")
     for above in policy.tables.values():
         links = [
             (table.name, table.owner.column)
@@ -130,30 +130,30 @@ def check_spellings(table: pol.Table) -> None:
             )
 
 
-def _comparable(named: Sequence[tuple[str, str]], matched: Schema, what: str) -> None:
+def _comparable(pairs: Sequence[tuple[str, str]], matched: Schema, what: str) -> None:
     """See that what a statement compares between tables needs no cast to be compared."""
-    ids = [matched[table][column] for table, column in named]
-    for (table, _), own in zip(named[1:], ids[1:], strict=True):
+    ids = [matched[table][column] for table, column in pairs]
+    for (table, _), own in zip(pairs[1:], ids[1:], strict=True):
         first = ids[0]
         if own.kind is not first.kind:
             number = first if own.kind is Physical.TEXT else own
             raise SchemaError(
-                f"the {what} of table {named[0][0]!r} is {first.native} and that of table "
+                f"the {what} of table {pairs[0][0]!r} is {first.native} and that of table "
                 f"{table!r} is {own.native}: compared with a number, '7' and '007' would "
                 "be one person",
                 hint=_cast(number.name, Physical.TEXT),
             )
     if len({own.native for own in ids}) > 1:
-        for (table, column), own in zip(named, ids, strict=True):
+        for (table, column), own in zip(pairs, ids, strict=True):
             matched[table][column] = replace(own, widened=True)
 
 
-def _matched(table: pol.Table, found: Mapping[str, Found]) -> dict[str, Found]:
-    matched = {name: _find(table, name, found) for name in table.columns}
+def _matched(table: pol.Table, fields: Mapping[str, Field]) -> dict[str, Field]:
+    matched = {name: _find(table, name, fields) for name in table.columns}
     for name, column in table.columns.items():
         _suits(table, column, matched[name])
     for name in table.ids:
-        unit = _find(table, name, found)
+        unit = _find(table, name, fields)
         if unit.kind not in _UNITS:
             what = "unit" if name == table.unit else "key"
             raise SchemaError(
@@ -165,33 +165,33 @@ def _matched(table: pol.Table, found: Mapping[str, Found]) -> dict[str, Found]:
     return matched
 
 
-def _find(table: pol.Table, name: str, found: Mapping[str, Found]) -> Found:
-    if name in found:
-        return found[name]
-    near = nearest(name, found)
+def _find(table: pol.Table, name: str, fields: Mapping[str, Field]) -> Field:
+    if name in fields:
+        return fields[name]
+    near = nearest(name, fields)
     raise SchemaError(
         f"table {table.name!r} has no column {name!r}",
         hint=f"name it {near!r} in the policy" if near else None,
     )
 
 
-def _suits(table: pol.Table, column: pol.Column, found: Found) -> None:
+def _suits(table: pol.Table, column: pol.Column, field: Field) -> None:
     allowed = suitable(column)
-    if found.kind not in allowed:
+    if field.kind not in allowed:
         raise SchemaError(
             f"column {column.name!r} of table {table.name!r} is declared as {column.type}, "
-            f"but the source holds {found.native}",
-            hint=_cast(found.name, allowed[0]),
+            f"but the source holds {field.native}",
+            hint=_cast(field.name, allowed[0]),
         )
     # a double does not hold every larger integer, so equality would be guessed
     wide = isinstance(column, pol.Category) and any(
         isinstance(v, int) and abs(v) > 2**53 for v in column.values
     )
-    if wide and found.kind is Physical.FLOAT:
+    if wide and field.kind is Physical.FLOAT:
         raise SchemaError(
             f"column {column.name!r} of table {table.name!r} has values above 2^53, "
-            f"but the source holds {found.native}",
-            hint=_cast(found.name, Physical.INTEGER),
+            f"but the source holds {field.native}",
+            hint=_cast(field.name, Physical.INTEGER),
         )
 
 

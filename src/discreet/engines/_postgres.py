@@ -23,7 +23,7 @@ from discreet import _unseen
 from discreet import policy as pol
 from discreet._session import pinned
 from discreet.engines._dialect import Postgres
-from discreet.engines._physical import Found, Physical, check_spellings, families
+from discreet.engines._physical import Field, Physical, check_spellings, families
 from discreet.engines._privately import no_core_dumps
 from discreet.engines._protocol import SERVER, check_joins, check_tables, conceal_errors, in_order
 from discreet.engines._statements import Statements
@@ -137,26 +137,26 @@ class PostgresEngine(Statements):
             # an address has many spellings, and nothing else that anybody may read is lasting
             self.unseen += (_unseen.SERVER,)
 
-    def _describe(self, table: pol.Table) -> tuple[str, dict[str, Found], bool]:
-        columns = self._told(_COLUMNS, table)
+    def _describe(self, table: pol.Table) -> tuple[str, dict[str, Field], bool]:
+        columns = self._look_up(_COLUMNS, table)
         if not columns:
             raise SchemaError(
                 f"the database has no table {table.name!r} that this connection can see",
                 hint=f'name it as in the database: [tables."schema.{table.name}"]',
             )
-        found = {
-            name: Found(name, Physical.TEXT if kind == "e" else family(native), native)
+        fields = {
+            name: Field(name, Physical.TEXT if kind == "e" else family(native), native)
             for name, native, kind, *_ in columns
         }
         *_, schema, relation, computed = columns[0]
-        return self._dialect.quote(schema, relation), found, computed
+        return self._dialect.quote(schema, relation), fields, computed
 
     def _foreign(self, table: pol.Table) -> bool:
         """Whether rows of a table come from elsewhere, by the tables that it is made of."""
-        rows = self._told(_FOREIGN, table)
+        rows = self._look_up(_FOREIGN, table)
         return not rows or bool(rows[0][0])
 
-    def _told(self, sql: LiteralString, table: pol.Table) -> list[tuple[Any, ...]]:
+    def _look_up(self, sql: LiteralString, table: pol.Table) -> list[tuple[Any, ...]]:
         """Ask the catalogue about a table, under the caller's own search path."""
         quoted = self._dialect.quote(*table.name.split("."))
         with self._lock, self._connection.transaction(force_rollback=True):

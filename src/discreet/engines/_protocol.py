@@ -86,7 +86,7 @@ class Fanouts:
     def __init__(self, policy: pol.Policy, measure: Callable[[Scan, tuple[str, ...]], int]) -> None:
         self._policy = policy
         self._measure = measure
-        self._known: dict[tuple[str, frozenset[str]], int] = {}
+        self._fanouts: dict[tuple[str, frozenset[str]], int] = {}
         for table in policy.tables.values():
             for column in table.columns if table.public else ():
                 self(Scan(table), (column,))
@@ -95,12 +95,12 @@ class Fanouts:
         """Return the number for one set of columns."""
         self.check(public)
         key = public.table.name, frozenset(columns)
-        if key not in self._known:
-            single = (self._known.get((key[0], frozenset([c])), 2) for c in columns)
+        if key not in self._fanouts:
+            single = (self._fanouts.get((key[0], frozenset([c])), 2) for c in columns)
             # what a part of the key tells apart, the whole does
             most = 1 if min(single) == 1 and len(columns) > 1 else self._measure(public, columns)
-            self._known[key] = most
-        return self._known[key]
+            self._fanouts[key] = most
+        return self._fanouts[key]
 
     def check(self, scan: Scan) -> None:
         """Refuse a table that the policy does not hold as public, exactly as it is."""
@@ -154,8 +154,8 @@ def _part(table: pol.Table, own: pol.Table) -> bool:
     """
     same = all(getattr(table, name) == getattr(own, name) for name in _WHOSE)
     return same and all(
-        column == (known := own.columns.get(name))
-        or (own.public and {type(known), type(column)} in _AS_TEXT)
+        column == (other := own.columns.get(name))
+        or (own.public and {type(other), type(column)} in _AS_TEXT)
         for name, column in table.columns.items()
     )
 

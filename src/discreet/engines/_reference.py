@@ -58,8 +58,8 @@ class Reference:
         table = public.table
         if not table.public:
             raise SchemaError(f"table {table.name!r} is not public")
-        found = {ingest(table.columns[column], row[column]) for row in self._tables[table.name]}
-        return sorted(str(v) for v in found if v is not None)[:most]
+        codes = {ingest(table.columns[column], row[column]) for row in self._tables[table.name]}
+        return sorted(str(v) for v in codes if v is not None)[:most]
 
     def close(self) -> None:
         """Nothing to release."""

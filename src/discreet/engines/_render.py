@@ -18,7 +18,7 @@ from discreet._dataclass import dataclass, field, replace
 from discreet.engines._dialect import Dialect
 from discreet.engines._expressions import Renderer, member
 from discreet.engines._ingest import code, raw
-from discreet.engines._physical import Found, Physical
+from discreet.engines._physical import Field, Physical
 from discreet.engines._ranking import Item, Packed, mixed, pack, residue
 from discreet.plan import (
     PRIME,
@@ -55,7 +55,7 @@ class Source:
     """A table as an engine sees it: a quoted name and its physical columns."""
 
     table: str
-    columns: Mapping[str, Found]
+    columns: Mapping[str, Field]
     computed: bool = False
     """Whether reading it computes something (a view), which may fail on rows that it drops."""
 
@@ -67,7 +67,7 @@ class Source:
         """
         if not self.computed:
             return self.table
-        names = ", ".join(dialect.quote(found.name) for found in self.columns.values())
+        names = ", ".join(dialect.quote(field.name) for field in self.columns.values())
         return f"(SELECT {names or '1 AS r'} FROM {self.table}{dialect.fence}) AS s"
 
 
@@ -87,7 +87,7 @@ class _Rows:
 
     body: str
     columns: Mapping[str, str]
-    unit: Found | None = None
+    unit: Field | None = None
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class _Statement:
     sources: Mapping[str, Source]
     chunk: tuple[int, int] | None = None
     numbers: Iterator[int] = field(default_factory=itertools.count)
-    held: dict[str, str] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
     """Columns whose raw values are wanted as well, and the identifiers that hold them."""
 
     def fresh(self, letter: str) -> str:
@@ -109,47 +109,47 @@ class _Statement:
 
     # -- relations ---------------------------------------------------------------
 
-    def rows(self, relation: Relation, wanted: set[str]) -> _Rows:
+    def rows(self, relation: Relation, names: set[str]) -> _Rows:
         """Render a relation with the wanted columns."""
         inputs = [
             self.rows(i, set(w))
-            for i, w in zip(relation.inputs, relation.needs(wanted), strict=True)
+            for i, w in zip(relation.inputs, relation.needs(names), strict=True)
         ]
         match relation:
             case Scan():
-                return self.scan(relation, wanted)
+                return self.scan(relation, names)
             case Filter():
                 return self.filter(relation, *inputs)
             case JoinPublic():
-                return self.join(relation, wanted, *inputs)
+                return self.join(relation, names, *inputs)
             case JoinUnit():
                 return self.join_unit(relation, *inputs)
             case PerUnit():
-                return self.per_unit(relation.only(wanted), *inputs)
+                return self.per_unit(relation.only(names), *inputs)
             case Project():
-                return self.project(relation, wanted, *inputs)
+                return self.project(relation, names, *inputs)
             case LimitRows():
                 return self.limit_rows(relation, *inputs)
             case LimitGroups():
                 return self.limit_groups(relation, *inputs)
         raise AssertionError(relation)
 
-    def scan(self, scan: Scan, wanted: set[str], key: str | None = None) -> _Rows:
+    def scan(self, scan: Scan, names: set[str], key: str | None = None) -> _Rows:
         table, source = scan.table, self.sources[scan.table.name]
         physical, codes, columns = [], [], {}
         for name, column in table.columns.items():
-            late = name in self.held and not table.public
-            if name not in wanted and not late:
+            late = name in self.aliases and not table.public
+            if name not in names and not late:
                 continue
-            found, held = source.columns[name], self.fresh("r")
-            value = raw(self.dialect, column, found, self.dialect.quote(found.name))
-            physical.append(f"{value} AS {held}")
-            if name in wanted:
+            field, alias = source.columns[name], self.fresh("r")
+            value = raw(self.dialect, column, field, self.dialect.quote(field.name))
+            physical.append(f"{value} AS {alias}")
+            if name in names:
                 columns[name] = self.fresh("c")
-                codes.append(f"{code(self.dialect, column, found, held)} AS {columns[name]}")
+                codes.append(f"{code(self.dialect, column, field, alias)} AS {columns[name]}")
             if late:
-                self.held[name] = held
-                codes.append(held)
+                self.aliases[name] = alias
+                codes.append(alias)
         where, unit, link = "", None, table.ids[0] if table.ids and not table.public else None
         if link is not None:
             unit = source.columns[link]
@@ -158,20 +158,20 @@ class _Statement:
             codes.append(UNIT)
             where = f" WHERE {self.dialect.somebody(quoted, unit)}"
         if key is not None:
-            found = source.columns[str(table.key)]
-            quoted = self.dialect.quote(found.name)
-            physical.append(f"{self.dialect.unit(quoted, found)} AS {key}")
+            field = source.columns[str(table.key)]
+            quoted = self.dialect.quote(field.name)
+            physical.append(f"{self.dialect.unit(quoted, field)} AS {key}")
             codes.append(key)
-            if found.kind is Physical.TEXT:
-                where += f" AND {self.dialect.somebody(quoted, found)}"
+            if field.kind is Physical.TEXT:
+                where += f" AND {self.dialect.somebody(quoted, field)}"
         inner = f"SELECT {', '.join(physical) or '1 AS r'} FROM {source.rows(self.dialect)}{where}"
         rows = _Rows(_select(codes, inner), columns, unit)
         if scan.owner is not None:
             return self.owned(scan.owner, rows, [*columns.values(), *([key] if key else [])])
         if self.chunk is not None and unit is not None:
             part, parts = self.chunk
-            chosen = f"{rows.body} WHERE ({self.unit_residue(unit)}) % {parts} = {part}"
-            return replace(rows, body=chosen)
+            text = f"{rows.body} WHERE ({self.unit_residue(unit)}) % {parts} = {part}"
+            return replace(rows, body=text)
         return rows
 
     def owned(self, owner: Scan, rows: _Rows, carried: list[str]) -> _Rows:
@@ -194,8 +194,8 @@ class _Statement:
             below, body=f"SELECT * FROM ({renderer.over(below.body)}) AS s WHERE {truth}"
         )
 
-    def join(self, join: JoinPublic, wanted: set[str], left: _Rows) -> _Rows:
-        public = {n for n in join.public.schema if join.prefix + n in wanted}
+    def join(self, join: JoinPublic, names: set[str], left: _Rows) -> _Rows:
+        public = {n for n in join.public.schema if join.prefix + n in names}
         right = self.scan(join.public, public | {r for _, r in join.on})
         on = " AND ".join(f"l.{left.columns[a]} = r.{right.columns[b]}" for a, b in join.on)
         return self.joined(left, right, f"{join.how.upper()} JOIN", on, join.prefix)
@@ -210,17 +210,17 @@ class _Statement:
         """Group by unit and keys, then move counts and sums into their bounds."""
         renderer = self.renderer(below.columns)
         keys = {name: self.fresh("c") for name, _ in node.keys}
-        held = {name: self.fresh("c") for name, _ in node.folds}
+        outputs = {name: self.fresh("c") for name, _ in node.folds}
         values = [f"{renderer.value(e)} AS {keys[n]}" for n, e in node.keys]
-        values += [f"{renderer.value(f.expr)} AS {held[n]}" for n, f in node.folds]
+        values += [f"{renderer.value(f.expr)} AS {outputs[n]}" for n, f in node.folds]
         body = _select([UNIT, *values], renderer.over(below.body))
         group = ", ".join([UNIT, *keys.values()])
-        folded = {name: self.fresh("c") for name in held}
-        folds = [f"{self.folded(f, held[n])} AS {folded[n]}" for n, f in node.folds]
+        folded = {name: self.fresh("c") for name in outputs}
+        folds = [f"{self.folded(f, outputs[n])} AS {folded[n]}" for n, f in node.folds]
         body = f"{_select([UNIT, *keys.values(), *folds], body)} GROUP BY {group}{_FENCE}"
-        bounded = [f"{self.bounded(f, folded[n])} AS {held[n]}" for n, f in node.folds]
+        bounded = [f"{self.bounded(f, folded[n])} AS {outputs[n]}" for n, f in node.folds]
         body = _select([UNIT, *keys.values(), *bounded], body)
-        return _Rows(body, keys | held, below.unit)
+        return _Rows(body, keys | outputs, below.unit)
 
     def folded(self, fold: Fold, name: str) -> str:
         if fold.kind is FoldKind.DISTINCT:
@@ -242,14 +242,14 @@ class _Statement:
         theirs = {prefix + n: c for n, c in right.columns.items()}
         return _Rows(body, {**left.columns, **theirs}, left.unit)
 
-    def project(self, node: Project, wanted: set[str], below: _Rows) -> _Rows:
+    def project(self, node: Project, names: set[str], below: _Rows) -> _Rows:
         """Evaluate keys and columns, and drop rows whose keys are not public codes."""
         renderer = self.renderer(below.columns)
         outputs, columns = [] if below.unit is None else [UNIT], {}
         for name, e in node.columns:
             if Item(name, e.type).is_constant:
                 columns[name] = self.dialect.integer(e.type.lo)
-            elif name in wanted:
+            elif name in names:
                 columns[name] = self.fresh("c")
                 outputs.append(f"{renderer.value(e)} AS {columns[name]}")
         values = [renderer.value(k.expr) for k in node.keys]
@@ -261,8 +261,8 @@ class _Statement:
     ) -> tuple[dict[str, str], str]:
         """Select the values of keys beside `outputs`, from rows where they are public codes."""
         names = [self.fresh("k") for _ in node.keys]
-        shown = [f"{value} AS {n}" for value, n in zip(values, names, strict=True)]
-        body = _select([*shown, *outputs], body)
+        items = [f"{value} AS {n}" for value, n in zip(values, names, strict=True)]
+        body = _select([*items, *outputs], body)
         pairs = zip(node.keys, names, strict=True)
         tests = " AND ".join(_public(self.dialect, k, n) for k, n in pairs)
         if tests:
@@ -336,7 +336,7 @@ class _Statement:
         assert rows.unit is not None
         return mixed(self.dialect, coin, self.unit_residue(rows.unit), parts)
 
-    def unit_residue(self, unit: Found) -> str:
+    def unit_residue(self, unit: Field) -> str:
         """Residue of the unit, possibly plus PRIME."""
         if unit.kind is Physical.TEXT:
             return self.dialect.text_residue(UNIT, PRIME)
@@ -388,9 +388,9 @@ class _Statement:
 
     def is_late(self, key: Key, table: pol.Table) -> bool:
         """Whether a key is made of text categories alone."""
-        found = self.sources[table.name].columns
+        fields = self.sources[table.name].columns
         return all(
-            isinstance(table.columns.get(name), pol.Category) and found[name].kind is Physical.TEXT
+            isinstance(table.columns.get(name), pol.Category) and fields[name].kind is Physical.TEXT
             for name in expr.columns_of(key.expr)
         )
 
@@ -399,7 +399,7 @@ class _Statement:
         project = aggregate.relation
         assert isinstance(project, Project)
         table = base(project).table
-        self.held = dict.fromkeys(names, "")
+        self.aliases = dict.fromkeys(names, "")
         added = [n for n, e in project.columns if not Item(n, e.type).is_constant]
         early = {k: self.fresh("k") for k in project.keys if not self.is_late(k, table)}
         by_row = [*(k.expr for k in early), *(e for _, e in project.columns)]
@@ -407,15 +407,15 @@ class _Statement:
         renderer = self.renderer(below.columns)
         outputs = [f"{renderer.value(k.expr)} AS {n}" for k, n in early.items()]
         outputs += [f"{renderer.value(project.exprs[n])} AS {n}" for n in added]
-        body = _select([*self.held.values(), *outputs], renderer.over(below.body))
-        count, raw_names = self.fresh("n"), [*self.held.values(), *early.values()]
+        body = _select([*self.aliases.values(), *outputs], renderer.over(below.body))
+        count, raw_names = self.fresh("n"), [*self.aliases.values(), *early.values()]
         partial = [f"count(*) AS {count}", *(f"sum({n}) AS {n}" for n in added)]
         body = f"{_select([*raw_names, *partial], body)} GROUP BY {', '.join(raw_names)}{_FENCE}"
-        found = self.sources[table.name].columns
+        fields = self.sources[table.name].columns
         columns = {name: self.fresh("c") for name in names}
         coded = [
-            f"{code(self.dialect, table.columns[n], found[n], held)} AS {columns[n]}"
-            for n, held in self.held.items()
+            f"{code(self.dialect, table.columns[n], fields[n], alias)} AS {columns[n]}"
+            for n, alias in self.aliases.items()
         ]
         body = _select([count, *added, *coded, *early.values()], body)
         renderer = self.renderer(columns)

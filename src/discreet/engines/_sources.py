@@ -46,13 +46,13 @@ _PARQUET: Final = (".parquet", ".pq")
 _IN_MEMORY: Final = ("PANDAS_SCAN", "PYTHON_ARROW_SCAN", "ARROW_SCAN", "COLUMN_DATA_SCAN")
 _NO_ROWS: Final = ("DUMMY_SCAN", "EMPTY_RESULT", "UNNEST", "RANGE", "GENERATE_SERIES")
 _EARLIER: Final = ("CTE_SCAN", "REC_CTE_SCAN", "DELIM_SCAN")
-_KNOWN: Final = frozenset({"SEQ_SCAN", "SQLITE_SCAN", *_IN_MEMORY, *_NO_ROWS, *_EARLIER})
+_OPERATORS: Final = frozenset({"SEQ_SCAN", "SQLITE_SCAN", *_IN_MEMORY, *_NO_ROWS, *_EARLIER})
 """Operators at the ends of plans that read the attached databases, frames or nothing."""
 _TEXT: Final = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
 
 
 def open_duckdb(
-    given: Mapping[str, Any],
+    sources: Mapping[str, Any],
     policy: pol.Policy,
     *,
     limits: Mapping[str, str | None],
@@ -60,9 +60,9 @@ def open_duckdb(
     timeout: float,
 ) -> DuckDBEngine:
     """Open the embedded engine over the given sources, one per table."""
-    connections = [s for s in given.values() if module(s).startswith(("duckdb", "_duckdb"))]
+    connections = [s for s in sources.values() if module(s).startswith(("duckdb", "_duckdb"))]
     if connections:
-        if any(s is not connections[0] for s in given.values()):
+        if any(s is not connections[0] for s in sources.values()):
             raise SchemaError("tables of one policy must live in one DuckDB connection")
         return _on_connection(connections[0], policy, timeout)
     with ExitStack() as stack:
@@ -73,7 +73,7 @@ def open_duckdb(
             temp_directory = stack.enter_context(spill_folder())
         _configure(connection, limits, temp_directory)
         opener = _Opener(connection)
-        tables = {name: opener.open(policy.tables[name], s) for name, s in given.items()}
+        tables = {name: opener.open(policy.tables[name], s) for name, s in sources.items()}
         opener.lock()
         public = connection.cursor()
         stack.callback(public.close)
@@ -134,7 +134,7 @@ def _reads_elsewhere(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
         leaves = [leaf for row in rows for node in json.loads(row[1]) for leaf in _leaves(node)]
     except Exception:  # noqa: BLE001 - what cannot be told needs its owner's word
         return True
-    return not set(leaves) <= _KNOWN
+    return not set(leaves) <= _OPERATORS
 
 
 def _leaves(node: Mapping[str, Any]) -> Iterator[str]:
@@ -148,8 +148,8 @@ def _leaves(node: Mapping[str, Any]) -> Iterator[str]:
 def _attached(connection: duckdb.DuckDBPyConnection, alias: str | None = None) -> list[str]:
     """Paths of the databases that are open, as the engine understood them: one has many names."""
     sql = "SELECT path FROM duckdb_databases() WHERE path IS NOT NULL"
-    named = "" if alias is None else f" AND database_name = {_SQL.text(alias)}"
-    return [path for (path,) in connection.execute(sql + named).fetchall()]
+    condition = "" if alias is None else f" AND database_name = {_SQL.text(alias)}"
+    return [path for (path,) in connection.execute(sql + condition).fetchall()]
 
 
 class _Opener:
@@ -201,51 +201,51 @@ class _Opener:
             self.computed.add(table.name)
         return _SQL.quote(*names)
 
-    def _csv(self, table: pol.Table, held: str, files: list[str]) -> None:
+    def _csv(self, table: pol.Table, view: str, files: list[str]) -> None:
         from discreet.engines import _csv as csv  # noqa: PLC0415 - as above
 
         reader = csv.Lines(table, files)
-        self._load(table, held, reader.columns, reader.batches())
+        self._load(table, view, reader.columns, reader.batches())
 
-    def _parquet(self, table: pol.Table, held: str, files: list[str]) -> None:
+    def _parquet(self, table: pol.Table, view: str, files: list[str]) -> None:
         self._literal(table, files)
         listed = ", ".join(_SQL.text(f) for f in files)
-        read = f"read_parquet([{listed}], hive_partitioning = false, utf8_validation = 'replace')"
-        self._run(table, f"CREATE VIEW {held} AS SELECT * FROM {read}")
+        source = f"read_parquet([{listed}], hive_partitioning = false, utf8_validation = 'replace')"
+        self._run(table, f"CREATE VIEW {view} AS SELECT * FROM {source}")
         self._alike(table, files)
         needed = {*table.columns, *table.ids}
         coarse = [c for c in self._milliseconds(table, files[0]) if c in needed]
-        tried = [f"max({_SQL.quote(c)})" for c in coarse]
-        for name, native in columns_of(self._connection, held) or ():
+        probes = [f"max({_SQL.quote(c)})" for c in coarse]
+        for name, native in columns_of(self._connection, view) or ():
             if name in table.ids and native == "VARCHAR":
                 # neither a footer's statistics nor a length answers this: the text itself is read
-                tried.append(f"max(decode(encode({_SQL.quote(name)})))")
+                probes.append(f"max(decode(encode({_SQL.quote(name)})))")
         try:
-            if tried:
-                strict = read.replace("'replace'", "'strict'")
-                self._connection.execute(f"SELECT {', '.join(tried)} FROM {strict}")
+            if probes:
+                strict = source.replace("'replace'", "'strict'")
+                self._connection.execute(f"SELECT {', '.join(probes)} FROM {strict}")
         except Exception:  # noqa: BLE001 - whatever it says, the columns are read another way
             from discreet.engines import _frames as frames  # noqa: PLC0415 - as above
 
-            self._run(table, f"DROP VIEW {held}")
-            self._load(table, held, "*", self._guarded(table, lambda: frames.parquet(table, files)))
+            self._run(table, f"DROP VIEW {view}")
+            self._load(table, view, "*", self._guarded(table, lambda: frames.parquet(table, files)))
         else:
             self._files += files
 
     def _literal(self, table: pol.Table, files: list[str]) -> None:
         """Refuse a name that the engine would take for a pattern: it would read other files."""
         sql = f"SELECT file FROM glob([{', '.join(map(_SQL.text, files))}])"
-        meant = self._guarded(table, lambda: self._connection.execute(sql).fetchall())
-        if sorted(meant) != sorted((path,) for path in files):
+        paths = self._guarded(table, lambda: self._connection.execute(sql).fetchall())
+        if sorted(paths) != sorted((path,) for path in files):
             raise SchemaError(
                 f"a file of table {table.name!r} has a name with characters of a pattern, which "
                 "may stand for other files",
                 hint="a name without *, ? and [",
             )
 
-    def _load(self, table: pol.Table, held: str, columns: str, reader: Any) -> None:
+    def _load(self, table: pol.Table, view: str, columns: str, reader: Any) -> None:
         register(self._connection, "loaded once", reader)
-        self._run(table, f'CREATE TABLE {held} AS SELECT {columns} FROM "loaded once"')
+        self._run(table, f'CREATE TABLE {view} AS SELECT {columns} FROM "loaded once"')
         self._connection.unregister("loaded once")
 
     def _alike(self, table: pol.Table, files: list[str]) -> None:
@@ -253,8 +253,8 @@ class _Opener:
         needed = {*table.columns, *table.ids}
 
         def kinds(path: str) -> list[tuple[str, str]]:
-            read = f"read_parquet({_SQL.text(path)}, hive_partitioning = false)"
-            return sorted(c for c in columns_of(self._connection, read) or [] if c[0] in needed)
+            source = f"read_parquet({_SQL.text(path)}, hive_partitioning = false)"
+            return sorted(c for c in columns_of(self._connection, source) or [] if c[0] in needed)
 
         first = kinds(files[0])
         if any(kinds(path) != first for path in files[1:]):
@@ -265,8 +265,8 @@ class _Opener:
             f"SELECT name FROM parquet_schema({_SQL.text(path)}) WHERE type = 'INT96' "
             "OR converted_type = 'TIMESTAMP_MILLIS' OR logical_type LIKE '%MILLIS%'"
         )
-        found = self._guarded(table, lambda: self._connection.execute(sql)).fetchall()
-        return [name for (name,) in found]
+        rows = self._guarded(table, lambda: self._connection.execute(sql)).fetchall()
+        return [name for (name,) in rows]
 
     def _run(self, table: pol.Table, sql: str) -> None:
         self._guarded(table, lambda: self._connection.execute(sql))
@@ -294,8 +294,8 @@ def _matches(table: pol.Table, path: str) -> list[str]:
         path = str(Path(path) / "*.parquet")
     files = [path] if Path(path).is_file() else sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute pattern
     if not files:
-        shown = "(not shown: it may hold a password)" if is_for_server(path) else path
-        raise SchemaError(f"no file matches the source of table {table.name!r}: {shown}")
+        text = "(not shown: it may hold a password)" if is_for_server(path) else path
+        raise SchemaError(f"no file matches the source of table {table.name!r}: {text}")
     if not (all(f.endswith(_PARQUET) for f in files) or all(f.endswith(_TEXT) for f in files)):
         raise SchemaError(
             f"the source of table {table.name!r} is neither Parquet nor CSV: {path}",

@@ -37,7 +37,7 @@ from discreet.engines._dialect import Spark
 from discreet.engines._java import FORGETFUL, LIMITS, MANAGED, local_session
 from discreet.engines._lake import places_of
 from discreet.engines._limit import time_limit
-from discreet.engines._physical import Found, Physical, check_spellings, families
+from discreet.engines._physical import Field, Physical, check_spellings, families
 from discreet.engines._privately import no_core_dumps
 from discreet.engines._protocol import (
     check_joins,
@@ -51,7 +51,7 @@ from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt
 
 _SQL: Final = Spark()
-_MEANT: Final = {
+_SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
@@ -78,7 +78,7 @@ _FAMILIES: Final = families(
 )
 _INFERRED: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 _CAPITALS: Final = "spark.sql.caseSensitive"
-_STORED: Final = frozenset({"parquet", "orc", "delta", "iceberg"})
+_FORMATS: Final = frozenset({"parquet", "orc", "delta", "iceberg"})
 _KINDS: Final = frozenset({"MANAGED", "EXTERNAL"})
 _HARMLESS: Final = frozenset({"path", "serialization.format", "compression", "parquet.compression"})
 """Options of a table that change nothing of what is read."""
@@ -138,8 +138,8 @@ class SparkEngine(Statements):
         self._timeout = timeout
         self._cleanup = weakref.finalize(self, cleanup)
         self.places = places
-        found = {n: (sql, columns_of(session, n, sql), c) for n, (sql, c) in tables.items()}
-        self._hold(policy, found)
+        sources = {n: (sql, columns_of(session, n, sql), c) for n, (sql, c) in tables.items()}
+        self._hold(policy, sources)
         for name, table in policy.tables.items():
             if not table.public and not tables[name][1]:
                 self._look(name, whole=tables[name][0] in unlike)
@@ -217,14 +217,14 @@ def _bounded(session: Any) -> bool:
 def _settled(session: Any, **more: str) -> Iterator[None]:
     """Set the session's settings to what statements mean, and back."""
     with _turn(session):
-        meant = _MEANT | more
+        settings = _SETTINGS | more
         if not _bounded(session):
-            meant |= FORGETFUL
-        before = {name: session.conf.get(name, None) for name in meant}
-        changed = [name for name, value in meant.items() if before[name] != value]
+            settings |= FORGETFUL
+        before = {name: session.conf.get(name, None) for name in settings}
+        changed = [name for name, value in settings.items() if before[name] != value]
         try:
             for name in changed:
-                session.conf.set(name, meant[name])
+                session.conf.set(name, settings[name])
             with _unsaid():
                 yield
         finally:
@@ -280,7 +280,7 @@ def _limited(session: Any, seconds: float) -> Iterator[None]:
         end(tag)
 
 
-def columns_of(session: Any, name: str, sql: str) -> dict[str, Found]:
+def columns_of(session: Any, name: str, sql: str) -> dict[str, Field]:
     """Physical columns of what can be read under a name."""
     fields = None
     with suppress(Exception):  # whatever it says, the table is not there
@@ -290,13 +290,13 @@ def columns_of(session: Any, name: str, sql: str) -> dict[str, Found]:
             f"the Spark session has no table {name!r} that it can read",
             hint=f'source = "spark://catalog.schema.{name}"',
         )
-    found = {
-        f.name: Found(f.name, family(f.dataType.simpleString()), f.dataType.simpleString())
+    columns = {
+        f.name: Field(f.name, family(f.dataType.simpleString()), f.dataType.simpleString())
         for f in fields
     }
-    _spelt_once(name, found)
-    _fixed(*found, sql)
-    return found
+    _spelt_once(name, columns)
+    _fixed(*columns, sql)
+    return columns
 
 
 def _spelt_once(table: str, columns: Collection[str]) -> None:
@@ -321,20 +321,20 @@ def family(native: str) -> Physical:
     return _FAMILIES.get(re.split(r"[( ]", native, maxsplit=1)[0], Physical.OTHER)
 
 
-def open_spark(given: Mapping[str, Any], policy: pol.Policy, *, timeout: float) -> SparkEngine:
+def open_spark(sources: Mapping[str, Any], policy: pol.Policy, *, timeout: float) -> SparkEngine:
     """Open tables of the catalogue, folders and data frames of one session."""
     for table in policy.tables.values():
         check_spellings(table)
-    session = _session_of(given)
-    _understood(session)
+    session = _session_of(sources)
+    _check_readings(session)
     with ExitStack() as stack:
         stack.enter_context(no_core_dumps())
         tables: dict[str, tuple[str, bool]] = {}
         places: list[str] = []
         unlike: set[str] = set()
-        for name, source in given.items():
+        for name, source in sources.items():
             table = policy.tables[name]
-            sql, computed, place = _named(session, table, source, stack, unlike)
+            sql, computed, place = _source(session, table, source, stack, unlike)
             if table.public:
                 sql, computed = _copied(session, table, sql, stack), False
             else:
@@ -349,15 +349,15 @@ def open_spark(given: Mapping[str, Any], policy: pol.Policy, *, timeout: float) 
     return engine
 
 
-def _session_of(given: Mapping[str, Any]) -> Any:
-    own = [s if is_spark_session(s) else s.sparkSession for s in given.values()
+def _session_of(sources: Mapping[str, Any]) -> Any:
+    own = [s if is_spark_session(s) else s.sparkSession for s in sources.values()
            if not isinstance(s, str)]  # fmt: skip
     if any(session is not own[0] for session in own):
         raise SchemaError("tables of one policy must live in one Spark session")
     return own[0] if own else local_session()
 
 
-def _understood(session: Any) -> None:
+def _check_readings(session: Any) -> None:
     """See that the session reads a statement as it is meant."""
     version, sign, alike = collected(session, _QUESTIONS)[0]
     if int(version.split(".")[0]) < 4:
@@ -376,7 +376,7 @@ def _understood(session: Any) -> None:
         )
 
 
-def _named(
+def _source(
     session: Any, table: pol.Table, source: Any, stack: ExitStack, unlike: set[str]
 ) -> tuple[str, bool, str | None]:
     """SQL name of a source, whether it is computed, and what it is read from."""
@@ -390,13 +390,17 @@ def _named(
             unlike.add(sql)
         return sql, False, text
     sql = _SQL.quote(*text.split("."))
-    told = {}
+    description = {}
     with suppress(Exception):  # reported when its columns are asked for
-        told = {row[0]: row[1] for row in collected(session, f"DESCRIBE TABLE EXTENDED {sql}")}
-    _plainly_read(table.name, str(told.get("Storage Properties", "")))
-    stored = told.get("Type") in _KINDS and str(told.get("Provider")).lower() in _STORED
-    found = told.get("Location") if told.get("Type") in _KINDS else None
-    return sql, not stored, str(found) if found else None
+        description = {
+            row[0]: row[1] for row in collected(session, f"DESCRIBE TABLE EXTENDED {sql}")
+        }
+    _plainly_read(table.name, str(description.get("Storage Properties", "")))
+    stored = (
+        description.get("Type") in _KINDS and str(description.get("Provider")).lower() in _FORMATS
+    )
+    location = description.get("Location") if description.get("Type") in _KINDS else None
+    return sql, not stored, str(location) if location else None
 
 
 def _plainly_read(table: str, properties: str) -> None:
@@ -427,7 +431,7 @@ def _folder(session: Any, table: pol.Table, path: str, stack: ExitStack) -> tupl
             "may stand for other folders",
             hint="a name without *, ?, [ and {",
         )
-    told = ""
+    reason = ""
     merged: dict[str, str] = {}
     with suppress(Exception):  # types that Spark cannot merge
         merged = _schema(session, path, {_INFERRED: "false", _CAPITALS: "true"}, mergeSchema="true")
@@ -439,8 +443,8 @@ def _folder(session: Any, table: pol.Table, path: str, stack: ExitStack) -> tupl
             make = partial(_view, session, using)
             return _own(session, make, stack), alike
     with suppress(Exception):
-        told = _why(session, path)
-    if "NANOS" in told:
+        reason = _why(session, path)
+    if "NANOS" in reason:
         raise SchemaError(
             f"the Parquet files of table {table.name!r} have timestamps in nanoseconds, which "
             "Spark does not read",
@@ -473,12 +477,12 @@ def _typed(
     """
     needed = {*table.columns, *table.ids}
     guessed = _schema(session, path, {_INFERRED: "true"})
-    written = _schema(session, path, {_INFERRED: "false"})
-    alike = bool(merged) and all(merged.get(name) == written.get(name) for name in needed)
-    moved = {name for name in needed & {*guessed} if guessed[name] != written[name]}
+    plain = _schema(session, path, {_INFERRED: "false"})
+    alike = bool(merged) and all(merged.get(name) == plain.get(name) for name in needed)
+    moved = {name for name in needed & {*guessed} if guessed[name] != plain[name]}
     if not moved or not needed <= {*guessed}:
         return "", alike
-    types = guessed | {name: written[name] for name in moved if _is_text(table, name)}
+    types = guessed | {name: plain[name] for name in moved if _is_text(table, name)}
     listed = ", ".join(f"{_SQL.quote(name)} {types[name]}" for name in sorted(needed))
     return f"({listed}) ", alike
 
@@ -506,16 +510,16 @@ def _own(session: Any, name_it: Callable[[str], object], stack: ExitStack) -> st
 
 def _forget(session: weakref.ref[Any], name: str) -> None:
     """Drop a view, unless its session is gone, and the view with it."""
-    held = session()
-    if held is not None:
+    own = session()
+    if own is not None:
         with suppress(Exception):  # a client of Connect asks nothing once its program ends
-            held.catalog.dropTempView(name)
+            own.catalog.dropTempView(name)
 
 
 def _copied(session: Any, table: pol.Table, sql: str, stack: ExitStack) -> str:
     """Hold the rows of a public table as they are now."""
-    found = columns_of(session, table.name, sql)
-    needed = ", ".join(_SQL.quote(c) for c in table.columns if c in found) or "1 AS nothing"
+    fields = columns_of(session, table.name, sql)
+    needed = ", ".join(_SQL.quote(c) for c in table.columns if c in fields) or "1 AS nothing"
     with suppress(Exception), _settled(session):  # engine messages are nobody's business
         query = session.sql(f"SELECT {needed} FROM {sql}")
         frame = session.createDataFrame(query.toArrow(), schema=query.schema)

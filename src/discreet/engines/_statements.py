@@ -14,7 +14,7 @@ from typing import Any
 from discreet import policy as pol
 from discreet._recent import Recent
 from discreet.engines._dialect import Dialect
-from discreet.engines._physical import Found, check
+from discreet.engines._physical import Field, check
 from discreet.engines._protocol import Fanouts, conceal_errors
 from discreet.engines._render import Source, render, render_fanout, render_values
 from discreet.errors import SchemaError
@@ -38,10 +38,10 @@ class Statements:
     _policy: pol.Policy
     _sources: Mapping[str, Source]
     _cleanup: Callable[[], Any]
-    _known: Recent[tuple[Aggregate, object], tuple[str, Proof]]
+    _proofs: Recent[tuple[Aggregate, object], tuple[str, Proof]]
     """Statements with their proofs, by the whole plan that they were written from."""
     _fanouts: Fanouts
-    _taken: tuple[tuple[Aggregate, str], ...] = ()
+    _texts: tuple[tuple[Aggregate, str], ...] = ()
     """Statements that another process has proved."""
     _holder: int | None = None
     """The thread that holds a snapshot."""
@@ -70,24 +70,25 @@ class Statements:
         return self._sources
 
     def _hold(
-        self, policy: pol.Policy, found: Mapping[str, tuple[str, Mapping[str, Found], bool]]
+        self, policy: pol.Policy, sources: Mapping[str, tuple[str, Mapping[str, Field], bool]]
     ) -> None:
         """Match what the sources hold with the policy; read views; measure public tables.
 
-        `found` gives each table's name in SQL, its columns, and whether it is computed.
+        `sources` gives each table's name in SQL, its columns, and whether it is computed.
         """
         self._policy = policy
-        matched = check(policy, {name: columns for name, (_, columns, _) in found.items()})
+        matched = check(policy, {name: columns for name, (_, columns, _) in sources.items()})
         self._sources = {
-            name: Source(found[name][0], c, found[name][2]) for name, c in matched.items()
+            name: Source(sources[name][0], c, sources[name][2]) for name, c in matched.items()
         }
         for name, source in self._sources.items():
             if source.computed:
                 self._read_through(name, source)
         self.catalog = {
-            s.table: _held(policy.tables[n], self._sources) for n, s in self._sources.items()
+            s.table: _catalog_table(policy.tables[n], self._sources)
+            for n, s in self._sources.items()
         }
-        self._known = Recent(weigh=lambda key, _: weight(key[0].keys))
+        self._proofs = Recent(weigh=lambda key, _: weight(key[0].keys))
         self._fanouts = Fanouts(policy, self._measure)
 
     def _read_through(self, name: str, source: Source) -> None:
@@ -116,11 +117,11 @@ class Statements:
 
     def sql(self, aggregate: Aggregate, salt: Salt | None = None) -> str:
         """Return the SQL that would run; without a salt, with placeholders for it."""
-        return self._proved(aggregate)[0] if salt is None else self._filled(aggregate, salt)
+        return self._with_proof(aggregate)[0] if salt is None else self._filled(aggregate, salt)
 
     def proof(self, aggregate: Aggregate) -> Proof:
         """Prove the statement that would run."""
-        return self._proved(aggregate)[1]
+        return self._with_proof(aggregate)[1]
 
     def take(self, proved: Iterable[tuple[Aggregate, str]]) -> None:
         """Run these aggregates, the very objects, by statements that another process has proved.
@@ -128,19 +129,19 @@ class Statements:
         Only for one that writes and proves by the same description of the tables
         (:attr:`Description.mark`): it would be the same text again. They stand until the next.
         """
-        self._taken = tuple(proved)
+        self._texts = tuple(proved)
 
     def _filled(
         self, aggregate: Aggregate, salt: Salt, chunk: tuple[int, int] | None = None
     ) -> str:
         """Write the statement over some of the units (None: all), ready to run."""
-        known = [text for own, text in self._taken if own is aggregate and chunk is None]
-        return fill(known[0] if known else self._proved(aggregate, chunk)[0], salt, self.name)
+        texts = [text for own, text in self._texts if own is aggregate and chunk is None]
+        return fill(texts[0] if texts else self._with_proof(aggregate, chunk)[0], salt, self.name)
 
-    def _proved(
+    def _with_proof(
         self, aggregate: Aggregate, chunk: tuple[int, int] | None = None
     ) -> tuple[str, Proof]:
-        return self._known((aggregate, chunk), lambda: self._prove(aggregate, chunk))
+        return self._proofs((aggregate, chunk), lambda: self._prove(aggregate, chunk))
 
     def _prove(self, aggregate: Aggregate, chunk: tuple[int, int] | None) -> tuple[str, Proof]:
         text = render(self._dialect, self._sources, aggregate, chunk)
@@ -174,12 +175,12 @@ class Statements:
         source = self._sources[name]
         sums = []
         for own, most in plain.items():
-            found = source.columns[own]
-            length = self._dialect.octets(self._dialect.quote(found.name), found)
+            field = source.columns[own]
+            length = self._dialect.octets(self._dialect.quote(field.name), field)
             sums.append(f"COALESCE(sum(CASE WHEN {length} > {most} THEN {length} - {most} END), 0)")
         sql = f"SELECT {', '.join(sums)} FROM {source.rows(self._dialect)}"  # noqa: S608 - names are quoted
-        counted = conceal_errors(lambda: self._rows(sql))
-        return dict(zip(plain, map(int, counted[0]), strict=True))
+        totals = conceal_errors(lambda: self._rows(sql))
+        return dict(zip(plain, map(int, totals[0]), strict=True))
 
     def _repeats(self, public: Scan, columns: tuple[str, ...]) -> str:
         return render_fanout(self._dialect, self._sources, public, columns)
@@ -189,7 +190,7 @@ class Statements:
         self._cleanup()
 
 
-def _held(table: pol.Table, sources: Mapping[str, Source]) -> Table:
+def _catalog_table(table: pol.Table, sources: Mapping[str, Source]) -> Table:
     source, owner = sources[table.name], None
     columns = {f.name: f.native for f in source.columns.values()}
     if table.owner is not None and (above := table.owner.above) is not None:

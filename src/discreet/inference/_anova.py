@@ -82,19 +82,19 @@ def anova_test(
     >>> inf.anova_test(groups, rng=1).pvalue < 0.01
     True
     """
-    found = _groups(groups, column)
-    if len(found) < 2:
+    sums = _groups(groups, column)
+    if len(sums) < 2:
         raise ParameterError("an analysis of variance compares at least two groups")
-    check_comparable(found)
-    parts = [part for g in found for part in (g.count, g.first, g.second)]
+    check_comparable(sums)
+    parts = [part for g in sums for part in (g.count, g.first, g.second)]
     source, k = repeatable(rng, *parts), read_draws(draws)
-    released = [group_of(g) for g in found]
+    released = [group_of(g) for g in sums]
     statistic, mean = _statistic(released)
     null, _ = _statistic([g.simulated(float(mean[0]), k, source) for g in released])
     value = float(statistic[0])
     pvalue = monte_carlo(value, null)
     sizes = ", ".join(f"about {max(float(g.size[0]), 0):.0f}" for g in released)
-    parameters = {"groups": len(found), "sizes": sizes, "common mean": float(mean[0])}
+    parameters = {"groups": len(sums), "sizes": sizes, "common mean": float(mean[0])}
     if is_hidden(released):
         pvalue, parameters["note"] = 1.0, HIDDEN
     name = "analysis of variance of noisy sums"

@@ -182,8 +182,8 @@ def chisquare_independence(
         null = source.multinomial(size, (expected / expected.sum()).ravel(), k)
         tables = (null + item.noise.simulate(source, null.shape)).reshape(k, *z.shape)
         sizes = _sizes(tables, n)
-        drawn = _pearson(tables, _expected(tables, sizes), extra)
-        pvalue = monte_carlo(statistic, drawn.sum(axis=1))
+        terms = _pearson(tables, _expected(tables, sizes), extra)
+        pvalue = monte_carlo(statistic, terms.sum(axis=1))
         how, floor = f"Monte Carlo, {k} draws", least_of(k)
     name = f"χ² independence of a noisy table ({how})"
     return TestResult(statistic, pvalue, "greater", name, parameters, floor=floor)

@@ -46,10 +46,12 @@ def design_column(term: Term, data: Mapping[str, Any]) -> Floats:
         return np.asarray(1.0)
     if term.parts:
         # cells are counted by some flags, whose columns are not there
-        given = [np.asarray(data[f.name] if f.name in data else f.of(data)) for f, _ in term.parts]
+        factors = [
+            np.asarray(data[f.name] if f.name in data else f.of(data)) for f, _ in term.parts
+        ]
         each = [
             np.asarray(v if level is None else v == level, dtype=np.float64)
-            for v, (_, level) in zip(given, term.parts, strict=True)
+            for v, (_, level) in zip(factors, term.parts, strict=True)
         ]
         return np.asarray(math.prod(each[1:], start=each[0]), dtype=np.float64)
     source = term.source or term.name
@@ -99,9 +101,9 @@ class Bounds:
 
     def read(self, sql: str, text: str) -> Expr:
         """The expression that SQL means."""
-        asked = f"SELECT SUM({sql}) AS s FROM {quoted(self.table)} WHERE {self.where}"  # noqa: S608 - a type is read off it, and nothing runs
+        question = f"SELECT SUM({sql}) AS s FROM {quoted(self.table)} WHERE {self.where}"  # noqa: S608 - a type is read off it, and nothing runs
         try:
-            expr = parse(asked, self.policy).query.statistics[0].expr
+            expr = parse(question, self.policy).query.statistics[0].expr
         except QueryError as error:
             raise ParameterError(f"{text}: {error.message}", hint=self._hint) from None
         assert expr is not None
@@ -115,36 +117,36 @@ class Bounds:
         centre = code * t.step if _decimal(t.step) else Fraction(round(code * t.step))
         return float(centre), float(half), show(centre)
 
-    def check(self, read: Formula) -> Bounds:
+    def check(self, formula: Formula) -> Bounds:
         """Refuse what is no number or flag, and terms that nothing could tell apart.
 
         Hints of what is given name the formula's own response.
         """
-        if read.left.plain is None:
-            self._meant(read.left)
-        found = replace(self, response=read.left.name)
-        found._check_terms(read)  # noqa: SLF001 - its own
-        return found
+        if formula.left.plain is None:
+            self._meaning(formula.left)
+        bounds = replace(self, response=formula.left.name)
+        bounds._check_terms(formula)  # noqa: SLF001 - its own
+        return bounds
 
-    def _check_terms(self, read: Formula) -> None:
+    def _check_terms(self, formula: Formula) -> None:
         meanings: list[Any] = []
         places: dict[str, int] = {}
         # functions first: rows are those where they have a value, so what is wrong is theirs
-        for own in sorted(read.factors, key=lambda f: f.plain is not None):
-            meant = self._meant(own)
-            if self._single(own, meant):
+        for own in sorted(formula.factors, key=lambda f: f.plain is not None):
+            meaning = self._meaning(own)
+            if self._single(own, meaning):
                 raise self._refused(f"{own.name} has one value by the policy: it explains nothing")
-            if meant not in meanings:
-                meanings.append(meant)
-            places[own.name] = meanings.index(meant)
+            if meaning not in meanings:
+                meanings.append(meaning)
+            places[own.name] = meanings.index(meaning)
         names: dict[tuple[int, ...], str] = {}
-        for term in read.terms:
+        for term in formula.terms:
             name = ":".join(f.name for f in term)
             twin = names.setdefault(tuple(sorted(places[f.name] for f in term)), name)
             if twin != name:
                 raise self._refused(f"{name} is the same as {twin}: leave one of them out")
 
-    def _meant(self, own: Factor) -> Any:
+    def _meaning(self, own: Factor) -> Any:
         """What a factor means: its expression, or its values and their column."""
         if own.kind == "number":
             return self.read(own.sql, own.name)
@@ -152,16 +154,16 @@ class Bounds:
             return (own.sql, own.listed)[: len(own.listed)]
         return self.read(_case([(own, True)]), own.name)
 
-    def _single(self, own: Factor, meant: Any) -> bool:
-        if isinstance(meant, tuple):
-            return len(meant) < 2
+    def _single(self, own: Factor, meaning: Any) -> bool:
+        if isinstance(meaning, tuple):
+            return len(meaning) < 2
         flag = own.kind == "flag" and own.plain is None
         sides = (own.sql, f"NOT ({own.sql})") if flag else ()
-        return bool(meant.type.lo == meant.type.hi or any(map(self._never, sides)))
+        return bool(meaning.type.lo == meaning.type.hi or any(map(self._never, sides)))
 
     def _never(self, test_: str) -> bool:
-        asked = f"SELECT COUNT(*) AS n FROM {quoted(self.table)} WHERE {test_}"  # noqa: S608 - as above
-        return parse(asked, self.policy).query.is_empty
+        question = f"SELECT COUNT(*) AS n FROM {quoted(self.table)} WHERE {test_}"  # noqa: S608 - as above
+        return parse(question, self.policy).query.is_empty
 
     def _refused(self, words: str) -> ParameterError:
         return ParameterError(words, hint=self._hint)
@@ -185,12 +187,12 @@ def _decimal(step: Fraction) -> bool:
     return rest == 1
 
 
-def where_of(read: Formula, where: str | None) -> str:
+def where_of(formula: Formula, where: str | None) -> str:
     """Rows in which all columns, and functions of them, have a value."""
-    factors = (read.left, *read.factors)
+    factors = (formula.left, *formula.factors)
     functions = [f.sql for f in factors if f.kind == "number" and f.plain is None]
-    known = where_known(read.columns, where)
-    return " AND ".join([known, *(f"({sql}) IS NOT NULL" for sql in functions)])
+    tests = where_known(formula.columns, where)
+    return " AND ".join([tests, *(f"({sql}) IS NOT NULL" for sql in functions)])
 
 
 def columns_of(table: Any, own: Factor, bounds: Bounds, *, full: bool = False) -> list[Term]:
@@ -200,26 +202,26 @@ def columns_of(table: Any, own: Factor, bounds: Bounds, *, full: bool = False) -
     if own.kind == "number":
         return [_number(own.name, own.sql, ((own, None),), bounds)]
     levels = _levels(own, full=full)
-    return [_flag(_named(own, v, full=full), ((own, v),)) for v in levels]
+    return [_flag(_level_name(own, v, full=full), ((own, v),)) for v in levels]
 
 
-def design_of(table: Any, read: Formula, bounds: Bounds) -> list[Term]:
+def design_of(table: Any, formula: Formula, bounds: Bounds) -> list[Term]:
     """All columns but the intercept.
 
     Where nothing else spans them, all values of a category have a column: in the first main
     term without an intercept, and in slopes of a number that does not stand alone.
     """
-    found: list[Term] = []
-    alone = {term[0].name for term in read.terms if len(term) == 1}
-    free = not read.intercept
-    for term in read.terms:
+    columns: list[Term] = []
+    alone = {term[0].name for term in formula.terms if len(term) == 1}
+    free = not formula.intercept
+    for term in formula.terms:
         if len(term) == 1:
             full = free and term[0].kind != "number"
-            found += columns_of(table, term[0], bounds, full=full)
+            columns += columns_of(table, term[0], bounds, full=full)
             free = free and not full
         else:
-            found += _interaction(term, alone, bounds)
-    return found
+            columns += _interaction(term, alone, bounds)
+    return columns
 
 
 def _interaction(term: Sequence[Factor], alone: set[str], bounds: Bounds) -> Iterator[Term]:
@@ -241,7 +243,7 @@ def _interaction(term: Sequence[Factor], alone: set[str], bounds: Bounds) -> Ite
     for one in sides[0]:
         for two in sides[1]:
             parts = ((a, one), (b, two))
-            name = ":".join(f.name if v is None else _named(f, v, t=True) for f, v in parts)
+            name = ":".join(f.name if v is None else _level_name(f, v, t=True) for f, v in parts)
             if one is not None and two is not None:
                 yield _flag(name, parts)
                 continue
@@ -254,7 +256,7 @@ def _levels(own: Factor, *, full: bool) -> tuple[Any, ...]:
     return listed if full else listed[1:]
 
 
-def _named(own: Factor, value: Any, *, full: bool = False, t: bool = False) -> str:
+def _level_name(own: Factor, value: Any, *, full: bool = False, t: bool = False) -> str:
     """Print a value of a category; columns alone have had their own way."""
     if own.plain is not None and not t:
         return f"{own.name}[{value}]"
@@ -262,8 +264,8 @@ def _named(own: Factor, value: Any, *, full: bool = False, t: bool = False) -> s
 
 
 def _number(name: str, sql: str, parts: tuple[tuple[Factor, object], ...], bounds: Bounds) -> Term:
-    centre, half, written = bounds.of(sql, name)
-    return Term(name, f"({sql} - ({written}))", centre, half, parts=parts)
+    centre, half, middle = bounds.of(sql, name)
+    return Term(name, f"({sql} - ({middle}))", centre, half, parts=parts)
 
 
 def _flag(name: str, parts: tuple[tuple[Factor, Any], ...]) -> Term:

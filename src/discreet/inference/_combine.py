@@ -83,11 +83,11 @@ class Noises:
 
     def simulate(self, rng: np.random.Generator, draws: int) -> Floats:
         """Draw the noise of all answers, `draws` times (answers down, draws across)."""
-        drawn = np.empty((self.which.size, draws))
+        errors = np.empty((self.which.size, draws))
         for i, law in enumerate(self.laws):
             here = self.which == i
-            drawn[here] = law.simulate(rng, (int(here.sum()), draws))
-        return drawn
+            errors[here] = law.simulate(rng, (int(here.sum()), draws))
+        return errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,11 +154,11 @@ class Combined:
             return [self.estimate(w) for w in queries]
         rows = np.array([self._row(w) for w in queries]).reshape(-1, self.A.shape[1])
         system = self._system().T
-        found = _shortest(system, rows.T)
-        missed = np.linalg.norm(system @ found - rows.T, axis=0)
+        solution = _shortest(system, rows.T)
+        missed = np.linalg.norm(system @ solution - rows.T, axis=0)
         if (missed > TOLERANCE * np.linalg.norm(rows, axis=1)).any():
             raise _undetermined()
-        weights = found.T / self._sd
+        weights = solution.T / self._sd
         values, variances = weights @ self.y, ((weights * self._sd) ** 2).sum(axis=1)
         each = zip(values.tolist(), variances.tolist(), weights, strict=True)
         return [Estimate(value, variance, own, self.noise) for value, variance, own in each]
@@ -275,15 +275,15 @@ def _undetermined() -> NotProvedError:
 
 def half_widths(estimates: Sequence[Estimate], confidence: Number, seed: int) -> list[float]:
     """Half-widths of intervals, each by itself; those whose errors have one law share its draws."""
-    level, known = _exact.confidence(confidence), dict[_Terms, float]()
-    return [_margin(e.weights, e._noise, level, seed, known) for e in estimates]  # noqa: SLF001 - as above
+    level, margins = _exact.confidence(confidence), dict[_Terms, float]()
+    return [_margin(e.weights, e._noise, level, seed, margins) for e in estimates]  # noqa: SLF001 - as above
 
 
 def _shortest(system: Any, aim: Floats) -> Floats:
     """The least-squares solution, the shortest one where there are several."""
     if sparse.issparse(system):
-        found = lsqr(system.tocsr(), aim, atol=1e-12, btol=1e-12, iter_lim=5000)[0]
-        return np.asarray(found)
+        solution = lsqr(system.tocsr(), aim, atol=1e-12, btol=1e-12, iter_lim=5000)[0]
+        return np.asarray(solution)
     return np.asarray(np.linalg.lstsq(system, aim)[0])
 
 
@@ -368,9 +368,9 @@ def _margin(
     noises: Noises,
     level: float,
     rng: Rng,
-    known: dict[_Terms, float] | None = None,
+    margins: dict[_Terms, float] | None = None,
 ) -> float:
-    """Margin of a sum of noises; `known` are those that have been simulated."""
+    """Margin of a sum of noises; `margins` are those simulated so far."""
     size = np.abs(weights)
     places = np.flatnonzero(size > 1e-12 * size.max(initial=0))
     if not places.size:
@@ -381,12 +381,12 @@ def _margin(
     if all(law.gaussian for law in laws):
         std = math.sqrt(float(np.sum((size[places] * noises.std[places]) ** 2)))
         return float(special.ndtri((1 + level) / 2)) * std
-    draws, known = max(DRAWS, math.ceil(20 / (1 - level))), {} if known is None else known
+    draws, margins = max(DRAWS, math.ceil(20 / (1 - level))), {} if margins is None else margins
     terms = _terms(size[places], noises.which[places])
-    if terms not in known:
+    if terms not in margins:
         errors, k = np.abs(_errors(terms, noises, draws, generator(rng))), _order(level, draws)
-        known[terms] = float(np.partition(errors, k - 1)[k - 1])
-    return known[terms]
+        margins[terms] = float(np.partition(errors, k - 1)[k - 1])
+    return margins[terms]
 
 
 def _terms(size: Floats, which: NDArray[np.int64]) -> _Terms:
@@ -394,11 +394,11 @@ def _terms(size: Floats, which: NDArray[np.int64]) -> _Terms:
     # iterative weights differ in far digits: rounding them up joins them, and only widens
     power = np.floor(np.log10(size)) - 4
     rounded = np.ceil(size / 10.0**power - 1e-3) * 10.0**power
-    found: list[tuple[int, float, int]] = []
+    terms: list[tuple[int, float, int]] = []
     for i in np.unique(which).tolist():
         each = zip(*np.unique(rounded[which == i], return_counts=True), strict=True)
-        found += [(i, float(g), int(copies)) for g, copies in each]
-    return tuple(found)
+        terms += [(i, float(g), int(copies)) for g, copies in each]
+    return tuple(terms)
 
 
 def _errors(terms: _Terms, noises: Noises, draws: int, rng: np.random.Generator) -> Floats:

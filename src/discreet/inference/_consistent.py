@@ -81,16 +81,16 @@ class Consistent:
 
     def to_dicts(self, which: int) -> list[dict[str, Any]]:
         """Rows of one answer, keys as they are and counts fitted."""
-        return self._rows(which, [known + e.value for known, e in self._estimates(which)])
+        return self._rows(which, [part + e.value for part, e in self._estimates(which)])
 
     def interval(self, which: int, confidence: Number = 0.95) -> list[dict[str, Any]]:
         """Rows of one answer with ``(low, high)`` for the exact count."""
-        found = self._estimates(which)
+        estimates = self._estimates(which)
         # margins do not depend on what was released, so that one seed serves all
-        halves = half_widths([estimate for _, estimate in found], confidence, 0)
+        halves = half_widths([estimate for _, estimate in estimates], confidence, 0)
         ends = [
-            (known + e.value - half, known + e.value + half)
-            for (known, e), half in zip(found, halves, strict=True)
+            (part + e.value - half, part + e.value + half)
+            for (part, e), half in zip(estimates, halves, strict=True)
         ]
         return self._rows(which, ends)
 
@@ -126,7 +126,7 @@ def _counts(query: Query) -> bool:
     return shown and plain
 
 
-def consistent(asked: Sequence[tuple[Query, Answer]]) -> Consistent:
+def consistent(pairs: Sequence[tuple[Query, Answer]]) -> Consistent:
     """Fit the counts of several answers about the same rows so that they agree.
 
     Raises
@@ -135,10 +135,10 @@ def consistent(asked: Sequence[tuple[Query, Answer]]) -> Consistent:
         Unless every question counts all rows of one and the same selection, and limits of what
         a unit contributes keep the same rows in all of them.
     """
-    queries = [q for q, _ in asked]
+    queries = [q for q, _ in pairs]
     check_consistent(queries)
     # limits that were told to keep the same rows leave their mark in the records
-    marks = {a.full_record.statement.get("rows_kept") for _, a in asked}
+    marks = {a.full_record.statement.get("rows_kept") for _, a in pairs}
     if len(marks) > 1 or (marks == {None} and not keeps_same_rows(queries)):
         raise ParameterError(
             "limits of rows per unit keep other rows in every question, so margins differ in truth",
@@ -147,39 +147,39 @@ def consistent(asked: Sequence[tuple[Query, Answer]]) -> Consistent:
     domains = _domains(queries)
     cells = list(product(*domains.values()))
     places = {name: i for i, name in enumerate(domains)}
-    matrices = tuple(_matrix(answer, cells, places) for _, answer in asked)
-    answers = tuple(answer for _, answer in asked)
+    matrices = tuple(_matrix(answer, cells, places) for _, answer in pairs)
+    answers = tuple(answer for _, answer in pairs)
     public = [_column(a) in a.exact for a in answers]
     items = [noisy(a, _column(a)) for a, known in zip(answers, public, strict=True) if not known]
     values = np.concatenate([np.atleast_1d(item.value) for item in items])
     laws = [item.noise for item in items for _ in range(item.size)]
-    kept = np.repeat([not known for known in public], [len(m) for m in matrices])
+    private = np.repeat([not known for known in public], [len(m) for m in matrices])
     total = 0.0
     if any(public):
-        counted = answers[public.index(True)]
-        total = float(counted.to_dicts()[0][_column(counted)])
+        one = answers[public.index(True)]
+        total = float(one.to_dicts()[0][_column(one)])
     shares = tuple(matrix[:, -1] * total for matrix in matrices)
     if any(public):
         matrices = tuple(matrix[:, :-1] - matrix[:, -1:] for matrix in matrices)
-    found = combine(values - np.concatenate(shares)[kept], np.vstack(matrices)[kept], laws)
-    return Consistent(answers, found, matrices, shares, _note(queries))
+    fit = combine(values - np.concatenate(shares)[private], np.vstack(matrices)[private], laws)
+    return Consistent(answers, fit, matrices, shares, _note(queries))
 
 
 def _note(queries: Sequence[Query]) -> str | None:
     """Say which keys leave rows out of some margins and not out of others."""
     often = Counter(key.name for query in queries for key in query.keys)
-    found: dict[str, bool] = {}
+    curable: dict[str, bool] = {}
     for query in queries:
-        for key, named in zip(query.keys, with_null_groups(query).keys, strict=True):
+        for key, full in zip(query.keys, with_null_groups(query).keys, strict=True):
             # without a key that all share, a row is in none of the margins
             t = key.expr.type
             if t.nullable and often[key.name] < len(queries):
-                shown = map(t.value, key.codes or ())
-                found[key.name] = named != key and None not in shown
-    if not found:
+                members = map(t.value, key.codes or ())
+                curable[key.name] = full != key and None not in members
+    if not curable:
         return None
-    names = " or ".join(map(repr, found))
-    cure = "; try: nulls=True in curator.batch(…)" if any(found.values()) else ""
+    names = " or ".join(map(repr, curable))
+    cure = "; try: nulls=True in curator.batch(…)" if any(curable.values()) else ""
     return f"rows without {names} are in no group by it, so margins need not add up{cure}"
 
 

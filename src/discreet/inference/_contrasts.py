@@ -122,8 +122,8 @@ def _fraction(sample: Sample, out: OutputExpr) -> tuple[Terms, Terms] | None:
             return {leaves[0]: 1.0}, {None: 1.0}
         case Apply("+" | "-" | "*" | "/" as op, args):
             both = [_fraction(sample, a) for a in args]
-            known = [f for f in both if f is not None]
-            return _arithmetic(op, known) if len(known) == len(both) else None
+            fractions = [f for f in both if f is not None]
+            return _arithmetic(op, fractions) if len(fractions) == len(both) else None
     return None
 
 
@@ -172,8 +172,8 @@ class Table:
 
     @cached_property
     def _stated(self) -> dict[str, Any]:
-        found = self.sample.record.statement.get("shared_rows")
-        return found if isinstance(found, dict) else {}
+        facts = self.sample.record.statement.get("shared_rows")
+        return facts if isinstance(facts, dict) else {}
 
     @cached_property
     def relations(self) -> Relations:
@@ -187,8 +187,8 @@ class Table:
         listed = self._stated.get("of", [])
         if index >= len(listed) or listed[index] is None:
             return -1 - index
-        found: int | None = self._stated[what][index]
-        return found
+        number: int | None = self._stated[what][index]
+        return number
 
     def rows(self, index: int) -> tuple[int, frozenset[int]]:
         """The rows of a statistic."""
@@ -199,13 +199,13 @@ class Table:
     @cached_property
     def _sums(self) -> list[tuple[str, int]]:
         """Every column once: values or ones of a statistic."""
-        found: list[tuple[str, int]] = []
+        sums: list[tuple[str, int]] = []
         for leaf in self.leaves:
             if isinstance(leaf, tuple):
-                found += [self.kind(i) for i in leaf]
+                sums += [self.kind(i) for i in leaf]
             else:
-                found += [("values", leaf), ("ones", leaf)]
-        return list(dict.fromkeys(found))
+                sums += [("values", leaf), ("ones", leaf)]
+        return list(dict.fromkeys(sums))
 
     def kind(self, index: int) -> tuple[str, int]:
         """Whether a sum counts rows or adds values up."""
@@ -232,12 +232,16 @@ class Table:
         if self._number("values", index) is None:
             return [own, own]
         for other in self.sample.record.formulas:
-            found = other.powers
-            if found is not None and len(found.sums) > 2 and _same(found.sums[1], own):
-                return [own, found.sums[0], found.sums[2]]
-        return [own, self._counted(index)]
+            other_powers = other.powers
+            if (
+                other_powers is not None
+                and len(other_powers.sums) > 2
+                and _same(other_powers.sums[1], own)
+            ):
+                return [own, other_powers.sums[0], other_powers.sums[2]]
+        return [own, self._row_count(index)]
 
-    def _counted(self, index: int) -> Combination | None:
+    def _row_count(self, index: int) -> Combination | None:
         """The number of a sum's rows, where it was asked for."""
         mine = self.rows(index)
         for other, formula in enumerate(self.sample.record.formulas):
@@ -251,7 +255,7 @@ class Table:
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         """All columns, as weights of the parts."""
-        found = []
+        columns = []
         for kind, index in self._sums:
             total, n, *squares = [
                 None if c is None else weights(c, self.parts) for c in self._combinations(index)
@@ -259,13 +263,13 @@ class Table:
             assert total is not None
             if kind == "ones":
                 count = total if n is None else n
-                found.append(Column(count, self.rows(index)))
+                columns.append(Column(count, self.rows(index)))
                 continue
             lo, hi = self._range(index)
             value = self._number("values", index)
             column = Column(total, self.rows(index), lo, hi, value, n, *squares)
-            found.append(column)
-        return tuple(found)
+            columns.append(column)
+        return tuple(columns)
 
     def _range(self, index: int) -> tuple[float, float]:
         powers = self.sample.record.formulas[index].powers
@@ -335,8 +339,8 @@ def contrast(
         formulas[i].powers is None or hasattr(formulas[i], "root") for i in averages
     ):
         return None
-    used = {i for leaf in leaves for i in (leaf if isinstance(leaf, tuple) else (leaf,))}
-    if any(moved_by(sample.record, i) is not None for i in used):
+    indices = {i for leaf in leaves for i in (leaf if isinstance(leaf, tuple) else (leaf,))}
+    if any(moved_by(sample.record, i) is not None for i in indices):
         return None
     test = _Contrast(Table(sample, leaves), *fraction, error)
     low, high = float(public.low[0]), float(public.high[0])
@@ -356,10 +360,10 @@ class _Contrast:
         k = table.sample.rows(table.parts)
         for measured in (True, False):
             squares = table.squares(cell, spare, measured=measured)
-            read = self._read(squares, k)
-            if read is None:
+            reading = self._read(squares, k)
+            if reading is None:
                 return None
-            theta, lines = read
+            theta, lines = reading
             f = lines(np.array([theta]))[0]
             sure = k * float(squares.at_most(f)[0])
             if math.isfinite(sure) and (k * float(squares.widest(f)[0])) ** 2 <= sure / 4:
@@ -367,10 +371,10 @@ class _Contrast:
         else:
             return None
         theta = min(max(theta, low), high)
-        kept = self._kept(squares, k, lines)
+        test = self._test(squares, k, lines)
         far = _FAR * max(abs(theta), 1.0)
         near = max(low, theta - far), min(high, theta + far)
-        first, last = hull(kept, theta, *near, PLACES)
+        first, last = hull(test, theta, *near, PLACES)
         return low if first == near[0] else first, high if last == near[1] else last
 
     def _read(self, squares: Squares, k: int) -> tuple[float, Any] | None:
@@ -402,10 +406,10 @@ class _Contrast:
     def _forms(self) -> tuple[Terms, Terms]:
         return self.top, self.bottom
 
-    def _kept(self, squares: Squares, k: int, lines: Any) -> Callable[[Floats], Floats]:
+    def _test(self, squares: Squares, k: int, lines: Any) -> Callable[[Floats], Floats]:
         rest = (1 - SHARE) * self.error
 
-        def kept(theta: Floats) -> Floats:
+        def test(theta: Floats) -> Floats:
             f, off = lines(theta)
             reach = k * squares.widest(f)
             spread = expected_squares(k * squares.at_most(f), reach, rest)
@@ -414,7 +418,7 @@ class _Contrast:
             far = np.abs(off) - slack - STEP * reach
             return np.asarray(tails.mixed_tail(far, sd, scales) >= rest)
 
-        return kept
+        return test
 
 
 def ratio(sample: Sample, top: int, bottom: int, error: float) -> Box:
@@ -427,8 +431,8 @@ def ratio(sample: Sample, top: int, bottom: int, error: float) -> Box:
         )
     test = Ratio(Table(sample, ((top, bottom),), sample.all_rows()), error)
     test.check()
-    found = sample.by_cell(test.ends)
-    return found if above is None else moved("mean", found, above[1])
+    box = sample.by_cell(test.ends)
+    return box if above is None else moved("mean", box, above[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -480,8 +484,8 @@ class Ratio:
         """Its weights."""
         if self._counter is None:
             return None
-        found = self.table.sample.record.formulas[self._counter].combination
-        return weights(found or {}, self.table.parts)
+        counter = self.table.sample.record.formulas[self._counter].combination
+        return weights(counter or {}, self.table.parts)
 
     @cached_property
     def range(self) -> tuple[float, float]:
@@ -525,8 +529,8 @@ class Ratio:
         def spread(theta: Floats) -> Floats:
             return self._spread(squares, theta, k, rest)
 
-        kept = score((above, below), spread, squares.values, table.laws, rest, step=STEP * widest)
-        first, last = hull(kept, float(at[0]), lo, limit, PLACES)
+        test = score((above, below), spread, squares.values, table.laws, rest, step=STEP * widest)
+        first, last = hull(test, float(at[0]), lo, limit, PLACES)
         return first, hi if last == limit else last
 
     def _limit(self, squares: Squares, middle: float) -> float:
@@ -559,19 +563,19 @@ class Ratio:
         An `error` allows for a sample that lacks rare values, where squares are the sample's.
         """
         f = np.stack([np.ones(theta.size), -theta], axis=1)
-        found = k * squares.at_most(f)
+        variance = k * squares.at_most(f)
         if error is not None:
-            found = expected_squares(found, k * squares.widest(f), error)
+            variance = expected_squares(variance, k * squares.widest(f), error)
         low, high = self._reach(theta)
         if self._counts:
             sides = self.table.sides(self._pair)
             over, under = (sum(squares.near(self.table.weights[j])) for j in sides)
-            found = np.minimum(found, k * np.maximum(over + theta**2 * under, 0.0))
+            variance = np.minimum(variance, k * np.maximum(over + theta**2 * under, 0.0))
         elif self._count is not None:
             n, off = squares.near(self._count)
-            found = np.minimum(found, k * np.maximum((n + off) * -low * high, 0.0))
+            variance = np.minimum(variance, k * np.maximum((n + off) * -low * high, 0.0))
         if self._share:
             under, off = squares.near(self.table.weights[self.table.sides(self._pair)[1]])
             most = self._ends_of_row[3] * (under + off)
-            found = np.minimum(found, k * most * theta * (1 - theta))
-        return np.asarray(found)
+            variance = np.minimum(variance, k * most * theta * (1 - theta))
+        return np.asarray(variance)

@@ -157,13 +157,13 @@ def curated_test(
     # one row of each unit: it comes or goes in one part, or is another one in two
     times = 2 if query.neighbours is p.Neighbours.CHANGE_ONE else 1
     moves = Sensitivity(times, times, 1)
-    stored = json.loads(travel(curator, job, aggregate, moves, fresh=fresh).text)
+    release = json.loads(travel(curator, job, aggregate, moves, fresh=fresh).text)
     item = Noisy(
-        float(stored["rejected"]),
+        float(release["rejected"]),
         Noise(law),
         query.neighbours.value,
         aggregate.unit or "row",
-        coin=stored.get("coin"),
+        coin=release.get("coin"),
     )
     result = ump_test(item, count, level, alternative="greater", rng=rng)
     return replace(

@@ -105,11 +105,11 @@ def sample_size(
     if sd is None:
         _check_share(margin, a, b)
         column = pol.Boolean("x") if nullable else pol.Boolean("x", null=False)
-        asked = _Asked(column, "SELECT AVG(x) AS x FROM t", eps, neighbours, (True, False))
+        question = _Question(column, "SELECT AVG(x) AS x FROM t", eps, neighbours, (True, False))
     else:
-        asked = _mean(_exact.exact(sd, "sd"), (a, b), eps, neighbours, nullable=nullable)
+        question = _mean(_exact.exact(sd, "sd"), (a, b), eps, neighbours, nullable=nullable)
         share = 0.5
-    return _least(lambda n: asked.margin(n, share, level) <= margin)
+    return _least(lambda n: question.margin(n, share, level) <= margin)
 
 
 def _check_share(margin: float, low: Fraction, high: Fraction) -> None:
@@ -140,7 +140,7 @@ def _mean(
     neighbours: str,
     *,
     nullable: bool,
-) -> _Asked:
+) -> _Question:
     """Plan a mean of values that lie one deviation above and below the middle."""
     low, high = bounds
     if not 0 < 2 * sd <= high - low:
@@ -149,11 +149,13 @@ def _mean(
         )
     column = pol.Real("x", min=low, max=high, null=None if nullable else low)
     values = float((low + high) / 2 + sd), float((low + high) / 2 - sd)
-    return _Asked(column, "SELECT AVG(x) AS x, STDDEV(x) AS s FROM t", epsilon, neighbours, values)
+    return _Question(
+        column, "SELECT AVG(x) AS x, STDDEV(x) AS s FROM t", epsilon, neighbours, values
+    )
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Question:
     """One question about people who have one of two values."""
 
     column: pol.Column
@@ -199,10 +201,10 @@ class _Expected(Reference):
         return {(): tuple(a * x + b * y for x, y in zip(first, second, strict=True))}
 
 
-def _least(met: Callable[[int], bool]) -> int:
+def _least(enough: Callable[[int], bool]) -> int:
     high = 2
-    while not met(high):
+    while not enough(high):
         high *= 2
         if high > _MOST:
             raise ParameterError(f"more than {_MOST} people would be needed")
-    return _exact.turning(met, 1, high)[1]
+    return _exact.turning(enough, 1, high)[1]

@@ -68,27 +68,27 @@ def distortion(answer: Answer, column: str, confidence: Number = 0.95) -> list[d
     check_untainted(answer)
     level, record = _exact.confidence(confidence), answer.full_record
     out = next((o.expr for o in record.outputs if o.name == column), None)
-    used = set() if out is None else statistics_of(out)
-    if out is None or len(used) != 1 or windows_of(out) or record.levels:
+    indices = set() if out is None else statistics_of(out)
+    if out is None or len(indices) != 1 or windows_of(out) or record.levels:
         raise ParameterError(
             f"{column!r} is not a column that follows from one count or sum",
             hint="SELECT GREATEST(COUNT(*), 0) AS n …",
         )
-    (index,) = used
+    (index,) = indices
     item = of_formula(record, record.formulas[index], repr(column), None)
     errors, weights = _values(item)
     box = Rows(record).box(index, level)
-    found = []
+    ends = []
     for cell in range(record.cells):
         exact = np.linspace(box.low[cell], box.high[cell], _PLACES)
         unit = float(item.noise.step)
         exact = np.unique(np.round(exact / unit) * unit)
-        shown = evaluate(out, _Altered(record, cell, exact[:, None] + errors))
-        means = shown.reshape(exact.size, -1) @ weights
-        spread = (shown.reshape(exact.size, -1) - means[:, None]) ** 2 @ weights
+        values = evaluate(out, _Altered(record, cell, exact[:, None] + errors))
+        means = values.reshape(exact.size, -1) @ weights
+        spread = (values.reshape(exact.size, -1) - means[:, None]) ** 2 @ weights
         bias = means - evaluate(out, _Altered(record, cell, exact))
-        found.append((bias.min(), bias.max(), float(np.sqrt(spread.max()))))
-    low, high, sd = np.array(found, dtype=np.float64).reshape(-1, 3).T
+        ends.append((bias.min(), bias.max(), float(np.sqrt(spread.max()))))
+    low, high, sd = np.array(ends, dtype=np.float64).reshape(-1, 3).T
     none = dict.fromkeys(answer.columns)
     rows = answer.rows_of({**none, column: Box(low, high)})
     spreads = answer.rows_of({**none, column: Box(sd, sd)})

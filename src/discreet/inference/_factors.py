@@ -22,7 +22,7 @@ from discreet._dataclass import dataclass, replace
 from discreet._text import literal, quoted
 from discreet.errors import ParameterError
 
-_HIDDEN: Final = re.compile(r"_c(\d{1,6})_")
+_PLACE: Final = re.compile(r"_c(\d{1,6})_")
 _MODULES: Final = ("np", "numpy", "math")
 _CALLS: Final = {
     "log": ("LN", np.log),
@@ -80,7 +80,7 @@ class Factor:
 
 def factor(node: ast.expr, names: tuple[str, ...], table: Any, example: str | None) -> Factor:
     """Read one factor of a formula, already parsed; `names` are the columns it stands for."""
-    text = shown(node, names)
+    text = text_of(node, names)
     if not _columns(node, names):
         raise ParameterError(f"{text}: no column stands in it", hint=example)
     column = _column(node, names)
@@ -98,13 +98,13 @@ def factor(node: ast.expr, names: tuple[str, ...], table: Any, example: str | No
         inner = _column(node.args[0], names)
         if inner is None or node.keywords:
             raise ParameterError(f"{text}: C(…) holds one column", hint=example)
-        found = _listed(table.columns[inner], asked=True)
-        if not found:
+        levels = _listed(table.columns[inner], asked=True)
+        if not levels:
             raise ParameterError(
                 f"{text}: a category has listed values, or is an integer of at most {_FEW}",
                 hint=example,
             )
-        return Factor(text, "category", quoted(inner), node.args[0], names, found)
+        return Factor(text, "category", quoted(inner), node.args[0], names, levels)
     if name == "I" and isinstance(node, ast.Call) and len(node.args) == 1:
         inside = factor(node.args[0], names, table, example)
         return replace(inside, name=text, plain=None)
@@ -134,21 +134,21 @@ def test(factor_: Factor, value: Any) -> str:
 
 
 def _column(node: ast.expr, names: tuple[str, ...]) -> str | None:
-    found = _HIDDEN.fullmatch(node.id) if isinstance(node, ast.Name) else None
-    return names[int(found[1])] if found else None
+    place = _PLACE.fullmatch(node.id) if isinstance(node, ast.Name) else None
+    return names[int(place[1])] if place else None
 
 
 def _columns(node: ast.AST, names: tuple[str, ...]) -> list[str]:
-    found = [_column(n, names) for n in ast.walk(node) if isinstance(n, ast.Name)]
-    return [c for c in found if c is not None]
+    columns = [_column(n, names) for n in ast.walk(node) if isinstance(n, ast.Name)]
+    return [c for c in columns if c is not None]
 
 
-def shown(node: ast.expr, names: tuple[str, ...]) -> str:
+def text_of(node: ast.expr, names: tuple[str, ...]) -> str:
     """A factor as it is printed."""
-    return ast.unparse(_Shown(names).visit(deepcopy(node)))
+    return ast.unparse(_ColumnNames(names).visit(deepcopy(node)))
 
 
-class _Shown(ast.NodeTransformer):
+class _ColumnNames(ast.NodeTransformer):
     """Puts columns back in their places; texts that look like a place are texts."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -190,10 +190,10 @@ def _sql(
     def inner(part: ast.expr) -> str:
         return _sql(part, names, table, example)[0]
 
-    found = _number(node, inner) or _flag(node, inner)
-    if found is not None:
-        return found
-    text, name = shown(node, names), _called(node)
+    pair = _number(node, inner) or _flag(node, inner)
+    if pair is not None:
+        return pair
+    text, name = text_of(node, names), _called(node)
     if name in _DATA:
         raise ParameterError(
             f"{text}: {name} depends on the data, which would be another question to pay for; "
@@ -263,7 +263,7 @@ def _value(node: ast.expr, names: tuple[str, ...], data: Mapping[str, Any]) -> A
         case ast.Constant(v):
             return v
         case ast.UnaryOp(ast.USub(), arg):
-            return -_counted(_value(arg, names, data))
+            return -_as_numbers(_value(arg, names, data))
         case ast.UnaryOp(_, arg):
             return np.logical_not(_value(arg, names, data))
         case ast.BinOp(base, ast.Pow(), ast.Constant(int(power))):
@@ -272,7 +272,7 @@ def _value(node: ast.expr, names: tuple[str, ...], data: Mapping[str, Any]) -> A
             join = np.logical_and if isinstance(op, ast.BitAnd) else np.logical_or
             return join(_value(left, names, data), _value(right, names, data))
         case ast.BinOp(left, op, right):
-            sides = [_counted(_value(side, names, data)) for side in (left, right)]
+            sides = [_as_numbers(_value(side, names, data)) for side in (left, right)]
             return _SIGNS[type(op)][1](*sides)
         case ast.Compare(left, [op], [right]):
             return _SIGNS[type(op)][1](_value(left, names, data), _value(right, names, data))
@@ -280,11 +280,11 @@ def _value(node: ast.expr, names: tuple[str, ...], data: Mapping[str, Any]) -> A
             join = np.logical_and if isinstance(op, ast.And) else np.logical_or
             return reduce(join, [_value(v, names, data) for v in values])
         case ast.Call(args=[arg]):
-            return _CALLS[str(_called(node))][1](_counted(_value(arg, names, data)))
+            return _CALLS[str(_called(node))][1](_as_numbers(_value(arg, names, data)))
     raise AssertionError(node)
 
 
-def _counted(values: Any) -> Any:
+def _as_numbers(values: Any) -> Any:
     """Truth values as 0 and 1, as SQL adds them: to numpy, two of them make one."""
-    found = np.asarray(values)
-    return found.astype(np.int64) if found.dtype == np.bool_ else values
+    array = np.asarray(values)
+    return array.astype(np.int64) if array.dtype == np.bool_ else values

@@ -11,7 +11,7 @@ from unicodedata import normalize
 from discreet._dataclass import dataclass
 from discreet._text import nearest, written
 from discreet.errors import ParameterError, QueryError
-from discreet.inference._factors import Factor, factor, shown
+from discreet.inference._factors import Factor, factor, text_of
 
 _QUOTED: Final = re.compile(r'"(?:[^"]|"")+"|`(?:[^`]|``)+`')
 """A name in double quotes, as in SQL, or in backquotes, as in R; its own quotes stand twice."""
@@ -42,8 +42,8 @@ class Formula:
     @property
     def columns(self) -> list[str]:
         """All columns, the response's first."""
-        named = [c for f in (self.left, *self.factors) for c in f.columns]
-        return list(dict.fromkeys(named))
+        names = [c for f in (self.left, *self.factors) for c in f.columns]
+        return list(dict.fromkeys(names))
 
 
 def read_formula(formula: str, table: Any) -> Formula:
@@ -71,14 +71,15 @@ def _places(formula: str) -> set[str]:
 
 def _read(sides: list[list[str]], table: Any) -> Formula:
     names: list[str] = []
-    asked = _first(sides[0][0], table)
+    response = _first(sides[0][0], table)
     trees = [
-        _tree(" + ".join(_hidden(p, table, names) for p in side), table, asked) for side in sides
+        _tree(" + ".join(_with_places(p, table, names) for p in side), table, response)
+        for side in sides
     ]
     visitor = _Names(table, names)
     trees = [visitor.visit(tree) for tree in trees]
     right: list[tuple[Factor, ...]] = []
-    reader = _Terms(table, tuple(names), right, example(table, asked))
+    reader = _Terms(table, tuple(names), right, example(table, response))
     if isinstance(trees[0], ast.BinOp):
         raise ParameterError(
             "the response is one column, or a function of it: np.log(y), I(y / 1000)",
@@ -99,7 +100,7 @@ class _Names(ast.NodeTransformer):
     """Puts placeholders in the places of columns."""
 
     def __init__(self, table: Any, names: list[str]) -> None:
-        self.table, self.names, self.hidden = table, names, len(names)
+        self.table, self.names, self.odd = table, names, len(names)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """A function is no column, whatever it is called; Q("…") is a name in quotes."""
@@ -113,7 +114,7 @@ class _Names(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         """One column."""
-        if (place := _PLACE.fullmatch(node.id)) and int(place[1]) < self.hidden:
+        if (place := _PLACE.fullmatch(node.id)) and int(place[1]) < self.odd:
             return node
         if node.id not in self.table.columns:
             raise no_column(self.table, node.id)
@@ -127,7 +128,7 @@ class _Terms:
 
     table: Any
     names: tuple[str, ...]
-    found: list[tuple[Factor, ...]]
+    terms: list[tuple[Factor, ...]]
     hint: str | None
     """A formula of the response that was written."""
     intercept: bool = True
@@ -152,18 +153,18 @@ class _Terms:
             case ast.BinOp(left, ast.Mult() | ast.MatMult() as op, right):
                 pair = tuple(self._one(side) for side in (left, right))
                 if isinstance(op, ast.Mult):
-                    self.found += [(pair[0],), (pair[1],)]
-                self.found.append(pair if pair[0].name != pair[1].name else pair[:1])
+                    self.terms += [(pair[0],), (pair[1],)]
+                self.terms.append(pair if pair[0].name != pair[1].name else pair[:1])
             case ast.BinOp(left, op, right):
                 power = isinstance(op, ast.Pow | ast.BitXor)
                 sums = isinstance(op, ast.Sub)
                 own = ast.BinOp(left, ast.Pow() if power else op, right)
                 raise ParameterError(
                     "terms are joined by + : and *; arithmetic stands in I(…)",
-                    hint=self.hint if sums else f"I({shown(own, self.names)})",
+                    hint=self.hint if sums else f"I({text_of(own, self.names)})",
                 )
             case _:
-                self.found.append((self.factor(node),))
+                self.terms.append((self.factor(node),))
 
     def _one(self, node: ast.expr) -> Factor:
         if isinstance(node, ast.BinOp | ast.Constant):
@@ -182,9 +183,9 @@ def read_name(name: str, table: Any) -> str:
 
 def no_column(table: Any, name: str) -> QueryError:
     """Refuse a name that no column has."""
-    meant = nearest(name, table.columns) or next(iter(table.columns), None)
+    near = nearest(name, table.columns) or next(iter(table.columns), None)
     words = f"table {table.name!r} has no column {name!r}"
-    return QueryError(words, hint=None if meant is None else written(meant))
+    return QueryError(words, hint=None if near is None else written(near))
 
 
 def example(table: Any, left: str | None = None, *, flag: bool = False) -> str | None:
@@ -193,7 +194,7 @@ def example(table: Any, left: str | None = None, *, flag: bool = False) -> str |
     `left` is the response as it was written; without a column of the table it is left out.
     """
     usable = [n for n, c in table.columns.items() if _varies(c)]
-    mine = [] if left is None or len(left) > _SHORT else _named(left, table)
+    mine = [] if left is None or len(left) > _SHORT else _columns_in(left, table)
     if not mine:
         mine = [n for n in usable if _explained(table.columns[n], flag=flag)][:1]
         left = written(mine[0]) if mine else None
@@ -206,15 +207,15 @@ def example(table: Any, left: str | None = None, *, flag: bool = False) -> str |
     return repr(text) if '"' in text else f'"{text}"'
 
 
-def _named(text: str, table: Any) -> list[str]:
+def _columns_in(text: str, table: Any) -> list[str]:
     """Columns that stand in a short text and can be used, the first one first."""
     names = [re.escape(n) for n in sorted(table.columns, key=len, reverse=True)]
-    found = re.findall(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", text[:_SHORT])
-    return [n for n in dict.fromkeys(found) if _varies(table.columns[n])]
+    matches = re.findall(rf"(?<!\w)(?:{'|'.join(names)})(?!\w)", text[:_SHORT])
+    return [n for n in dict.fromkeys(matches) if _varies(table.columns[n])]
 
 
 def _first(formula: str, table: Any) -> str | None:
-    return next(iter(_named(formula, table)), None)
+    return next(iter(_columns_in(formula, table)), None)
 
 
 def _varies(column: Any) -> bool:
@@ -246,7 +247,7 @@ def _sides(formula: str) -> list[list[str]]:
     return [[piece.strip() for piece in side] for side in sides]
 
 
-def _hidden(part: str, table: Any, names: list[str]) -> str:
+def _with_places(part: str, table: Any, names: list[str]) -> str:
     """Put placeholders in the places of odd names, which Python cannot read."""
 
     def place(name: str) -> str:
@@ -271,18 +272,18 @@ def _hidden(part: str, table: Any, names: list[str]) -> str:
     return _TEXT.sub(lambda m: quoted(m) if m[0] != ":" else "@", part)
 
 
-def _tree(text: str, table: Any, asked: str | None) -> ast.expr:
+def _tree(text: str, table: Any, response: str | None) -> ast.expr:
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        shown = _PLACE.sub("…", text)[:80]
+        excerpt = _PLACE.sub("…", text)[:80]
         raise ParameterError(
-            f"{shown!r} cannot be read as terms of a formula; odd names stand in double quotes",
-            hint=example(table, asked),
+            f"{excerpt!r} cannot be read as terms of a formula; odd names stand in double quotes",
+            hint=example(table, response),
         ) from None
     numbers = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
     if not all(_short(v) for v in numbers if isinstance(v, int | float)):
-        raise ParameterError("a number in the formula is too large", hint=example(table, asked))
+        raise ParameterError("a number in the formula is too large", hint=example(table, response))
     return tree
 
 

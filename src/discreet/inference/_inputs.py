@@ -22,7 +22,16 @@ from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.answer import Answer, Record, read
 from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
-from discreet.inference._laws import AnyLaw, Floats, Gaussian, Laplace, Noise, Rng, generator, named
+from discreet.inference._laws import (
+    AnyLaw,
+    Floats,
+    Gaussian,
+    Laplace,
+    Noise,
+    Rng,
+    generator,
+    noise_by_name,
+)
 from discreet.plan import (
     Formula,
     Mean,
@@ -223,7 +232,7 @@ class Description(TypedDict, total=False):
     """How the noise of a plain number is described, in every procedure with the same words.
 
     ``law=`` is the law itself; or ``noise=`` names the mechanism ("laplace",
-    "geometric", "gaussian") and the others its parameters, see :func:`named`.
+    "geometric", "gaussian") and the others its parameters, see :func:`noise_by_name`.
     """
 
     law: Any
@@ -237,9 +246,9 @@ class Description(TypedDict, total=False):
 
 def resolve(value: Any, **description: Unpack[Description]) -> Noisy:
     """Read the ``value=`` of a procedure together with its description of the noise."""
-    given: dict[str, Any] = {k: v for k, v in description.items() if v is not None}
-    law = given.pop("law", None)
-    described = bool(given)
+    settings: dict[str, Any] = {k: v for k, v in description.items() if v is not None}
+    law = settings.pop("law", None)
+    described = bool(settings)
     if isinstance(value, tuple) and value and not isinstance(value[0], int | float | np.number):
         value = noisy(*value)
     if isinstance(value, Noisy | m.Release | m.Selection | Answer | Record | Mapping | str):
@@ -255,7 +264,7 @@ def resolve(value: Any, **description: Unpack[Description]) -> Noisy:
                 "give the law, or noise and epsilon, not both", hint="leave out noise and epsilon"
             )
         return noisy(value, law=law)
-    return Noisy(_numbers(value), named(given.pop("noise", "laplace"), **given))
+    return Noisy(_numbers(value), noise_by_name(settings.pop("noise", "laplace"), **settings))
 
 
 def read_n(n: object, item: Noisy | None = None, *, least: int = 1) -> int:
@@ -299,9 +308,9 @@ def check_count(item: Noisy, n: int) -> None:
         )
 
 
-def check_untainted(given: Any) -> None:
+def check_untainted(value: Any) -> None:
     """Refuse an answer of a test, or numbers of one."""
-    if given.tainted if isinstance(given, Answer | m.Release) else noise.is_tainted(given):
+    if value.tainted if isinstance(value, Answer | m.Release) else noise.is_tainted(value):
         raise TaintedNoiseError(
             "this carries noise of the deterministic test source; no conclusion from it holds"
         )
@@ -338,12 +347,12 @@ def output_formula(record: Record, column: str | None) -> Formula:
     plain = [o for o in record.outputs if isinstance(o.expr, StatisticValue)]
     outputs = [o for o in plain if o.name == column] if column is not None else plain
     if len(outputs) != 1:
-        shown = ", ".join(repr(o.name) for o in plain)
+        choices = ", ".join(repr(o.name) for o in plain)
         raise ParameterError(
             "say which column"
             if column is None
             else f"no column {column!r} that shows a single statistic; there are {names}",
-            hint=f"column one of {shown}",
+            hint=f"column one of {choices}",
         )
     expr = outputs[0].expr
     assert isinstance(expr, StatisticValue)

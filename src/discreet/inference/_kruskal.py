@@ -131,10 +131,10 @@ def kruskal_test(
         [source.multinomial(round(n), pooled / pooled.sum(), k) for n in sizes.tolist()], axis=1
     )
     value = float(_statistic(z[None], variance)[0])
-    drawn = _statistic(null + item.noise.simulate(source, null.shape), variance)
+    statistics = _statistic(null + item.noise.simulate(source, null.shape), variance)
     return TestResult(
         value,
-        monte_carlo(value, drawn),
+        monte_carlo(value, statistics),
         "greater",
         f"Kruskal–Wallis of noisy counts (Monte Carlo, {k} draws)",
         parameters,

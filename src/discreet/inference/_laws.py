@@ -267,7 +267,7 @@ def generator(rng: Rng) -> np.random.Generator:
     raise ParameterError("rng must be a numpy Generator, a seed or None", hint=Hint("rng", 7))
 
 
-def named(
+def noise_by_name(
     name: str | None,
     *,
     epsilon: Number | None = None,

@@ -148,10 +148,10 @@ class Logistic(Fitted):
         A text: why they are not determined.
         """
         try:
-            found = self._root()
-            if isinstance(found, str):
-                return found
-            beta, information, noise = found
+            root = self._root()
+            if isinstance(root, str):
+                return root
+            beta, information, noise = root
             slack = self._slack(beta, information, noise)
         except np.linalg.LinAlgError:
             return HIDDEN
@@ -168,8 +168,8 @@ class Logistic(Fitted):
     def _root(self) -> tuple[Floats, Floats, Floats] | str:
         """Where the noisy score is zero, with its information and the noise's covariance."""
         z, cells = self.cells.design, self.cells
-        n, known = self.counts.sum(axis=0), cells.coefficients(self.cells.design)
-        top = np.einsum("gm,gmd->d", self.counts[1], known)
+        n, plain = self.counts.sum(axis=0), cells.coefficients(self.cells.design)
+        top = np.einsum("gm,gmd->d", self.counts[1], plain)
         beta = np.zeros(z.shape[-1])
         for _ in range(_STEPS):
             p = special.expit(z @ beta)
@@ -190,7 +190,7 @@ class Logistic(Fitted):
                 break
         else:
             return ENDLESS if float(np.abs(z @ beta).max()) > _REMOTE else UNSETTLED
-        sides = (known - expected).reshape(-1, beta.size), expected.reshape(-1, beta.size)
+        sides = (plain - expected).reshape(-1, beta.size), expected.reshape(-1, beta.size)
         return beta, information, self.variance * (sides[0].T @ sides[0] + sides[1].T @ sides[1])
 
     def _slack(self, beta: Floats, information: Floats, noise: Floats) -> Floats | None:
@@ -219,12 +219,12 @@ class Logistic(Fitted):
     def _read(self) -> list[tuple[float, float, float]]:
         if isinstance(self._fit, str):
             return [(math.nan, math.nan, 1.0)] * len(self.terms)
-        found = []
+        estimates = []
         for beta, variance, share, slack in zip(*map(np.ndarray.tolist, self._fit), strict=True):
             error = math.sqrt(variance)
             far = max(abs(beta) - slack, 0.0) / error
-            found.append((beta, error, least_error(far, share, laplace=self.laplace)))
-        return found
+            estimates.append((beta, error, least_error(far, share, laplace=self.laplace)))
+        return estimates
 
     @property
     def determined(self) -> bool:
@@ -266,45 +266,45 @@ def logistic(
 ) -> Logistic:
     """Ask for the cells that a formula needs, and fit them; see :meth:`Curator.regression`."""
     own = table_of(curator, table)
-    read = read_formula(formula, own)
-    left, tests = read.left, where_of(read, where)
-    bounds = Bounds(curator.policy, own.name, where_of(read, None)).check(read)
+    model = read_formula(formula, own)
+    left, tests = model.left, where_of(model, where)
+    bounds = Bounds(curator.policy, own.name, where_of(model, None)).check(model)
     response = [] if left.kind == "number" else columns_of(own, left, bounds)
     if len(response) != 1 or response[0].value is None:
         raise ParameterError(
             f"{left.name!r} must be a truth value or a category of two values",
             hint=example(own, flag=True),
         )
-    if not read.intercept:
+    if not model.intercept:
         raise ParameterError("log-odds have an intercept here", hint="leave out - 1 and + 0")
-    terms = (Term("Intercept", "1"), *design_of(own, read, bounds))
-    keys, smooth = _cells(own, read)
+    terms = (Term("Intercept", "1"), *design_of(own, model, bounds))
+    keys, smooth = _cells(own, model)
     _check_cells(keys.values(), smooth)
     _check_finite(own, terms, smooth)
-    shown = [
+    outputs = [
         sql if sql == quoted(name) else f"{sql} AS {quoted(name)}"
         for name, sql in {**{n: k[0] for n, k in keys.items()}, left.name: left.sql}.items()
     ]
-    named = ", ".join(quoted(n) for n in [*keys, left.name])
+    groups = ", ".join(quoted(n) for n in [*keys, left.name])
     averages = [f"AVG({quoted(n)}) AS m{i}" for i, n in enumerate(smooth)] or ["COUNT(*) AS n"]
-    text = f"SELECT {', '.join([*shown, *averages])} FROM {quoted(own.name)} WHERE {tests} GROUP BY {named}"  # noqa: E501, S608 - read by the curator's own parser
+    text = f"SELECT {', '.join([*outputs, *averages])} FROM {quoted(own.name)} WHERE {tests} GROUP BY {groups}"  # noqa: E501, S608 - read by the curator's own parser
     answer = ask(text, [*keys, left.name], _splined if smooth else None)
     return fitted(answer, terms, response[0], left.name, smooth)
 
 
-def _cells(table: Any, read: Formula) -> tuple[dict[str, tuple[str, int]], list[str]]:
+def _cells(table: Any, formula: Formula) -> tuple[dict[str, tuple[str, int]], list[str]]:
     """Keys by which rows are counted, with their SQL and numbers of values; and smooth numbers."""
     keys: dict[str, tuple[str, int]] = {}
     smooth: list[str] = []
-    for own in read.factors:
+    for own in formula.factors:
         few = {c: _values(table.columns[c]) for c in own.columns}
         if own.kind == "flag" and None in few.values():
             keys[own.name] = (own.sql, 2)
             continue
         for column, size in few.items():
-            known = len(own.listed) if own.kind == "category" and size is None else size
-            if known is not None:
-                keys[column] = (quoted(column), known)
+            count = len(own.listed) if own.kind == "category" and size is None else size
+            if count is not None:
+                keys[column] = (quoted(column), count)
             elif column not in smooth:
                 smooth.append(column)
     return keys, [n for n in smooth if n not in keys]

@@ -55,11 +55,11 @@ class _Scaled(Reference):
     def execute(self, aggregate: Aggregate, salt: Salt) -> Groups:
         """Sums are linear in the rows, of which no limit leaves any out."""
         if aggregate not in self._sums:
-            self._sums[aggregate] = self._counted(aggregate, salt)
-        found = self._sums[aggregate]
-        return {k: tuple(round(v * self.times) for v in row) for k, row in found.items()}
+            self._sums[aggregate] = self._groups(aggregate, salt)
+        sums = self._sums[aggregate]
+        return {k: tuple(round(v * self.times) for v in row) for k, row in sums.items()}
 
-    def _counted(self, aggregate: Aggregate, salt: Salt) -> Groups:
+    def _groups(self, aggregate: Aggregate, salt: Salt) -> Groups:
         name = self._table.name
         alone = pol.Policy([self._table], pol.Budget(1), name=name)
         with closing(connect({name: pa.table(_columns(self._table))}, alone)) as engine:
@@ -135,10 +135,10 @@ def _even(column: Any, at: Any) -> list[Any]:
 
 def _primes(n: int) -> list[int]:
     """The first n primes; their roots are independent over the rationals."""
-    found: list[int] = []
+    primes: list[int] = []
     at = 2
-    while len(found) < n:
-        if all(at % p for p in found):
-            found.append(at)
+    while len(primes) < n:
+        if all(at % p for p in primes):
+            primes.append(at)
         at += 1
-    return found
+    return primes

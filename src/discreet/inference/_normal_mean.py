@@ -160,14 +160,14 @@ def normal_mean_interval(
     split = _shares(shares, 2 if sigma is not None else 3, eps)
     if sigma is not None:
         spread = float(_exact.positive(_exact.exact(sigma, "sigma"), "sigma", example=5))
-        return _found(x, spread, None, reach, split, delta=delta, level=level)
+        return _estimate(x, spread, None, reach, split, delta=delta, level=level)
     assert sigma_bounds is not None
     low, high = (float(_exact.exact(s, "sigma_bounds")) for s in sigma_bounds)
     if not 0 < low < high:
         raise ParameterError(
             "sigma_bounds must be 0 < low < high", hint=Hint("sigma_bounds", (0.1, 100))
         )
-    return _found(x, high, (low, high), reach, split, delta=delta, level=level)
+    return _estimate(x, high, (low, high), reach, split, delta=delta, level=level)
 
 
 def _reach(bound: Number | None, delta: Number | None) -> float:
@@ -195,7 +195,7 @@ def _shares(shares: tuple[Number, ...] | None, parts: int, eps: Fraction) -> lis
     return [eps * s / sum(weights) for s in weights]
 
 
-def _found(
+def _estimate(
     x: Floats,
     sigma: float,
     bounds: tuple[float, float] | None,

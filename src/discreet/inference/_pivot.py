@@ -68,9 +68,9 @@ class Group:
         """Estimated variance of a sum of distances from a mean: Σ(u − m)² in units of u²."""
         n, first, second = self.parts
         u = self.place(mean)
-        found = second + n / 2 - 2 * u * first + u**2 * n
+        squares = second + n / 2 - 2 * u * first + u**2 * n
         rows = np.maximum(n, 2.0)
-        return np.asarray(np.clip(found, _LEAST * rows, 4 * rows))
+        return np.asarray(np.clip(squares, _LEAST * rows, 4 * rows))
 
     def variance(self, mean: Floats) -> Floats:
         """Variance of Σ(x − mean), sampling and noise together."""
@@ -145,15 +145,15 @@ def inverted(
     for other in rest:
         bottom, top = bottom - other.centre - other.half, top - other.centre + other.half
 
-    def kept(shifts: Floats) -> Floats:
+    def test(shifts: Floats) -> Floats:
         t = statistic(groups, shifts)
         return np.asarray((low <= t) & (t <= high))
 
-    return hull(kept, estimate, bottom, top)
+    return hull(test, estimate, bottom, top)
 
 
 def hull(
-    kept: Callable[[Floats], Floats], estimate: float, bottom: float, top: float, places: int = 600
+    test: Callable[[Floats], Floats], estimate: float, bottom: float, top: float, places: int = 600
 ) -> tuple[float, float]:
     """Ends of the hull of the numbers in a range that a test keeps, searched from an estimate.
 
@@ -165,7 +165,7 @@ def hull(
     def end(limit: float) -> float:
         line = estimate + (limit - estimate) * steps
         for _ in range(8):
-            good = np.flatnonzero(kept(line))
+            good = np.flatnonzero(test(line))
             if good.size == 0:
                 return estimate if line[0] == estimate else float(line[0])
             if good[-1] == line.size - 1:

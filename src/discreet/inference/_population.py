@@ -227,10 +227,10 @@ class Sample:
             return own
         possible = {x: Box(*np.array([[x] for x in range_of(self, x)])) for x in leaves}
         public = self._arithmetic(out, possible)
-        found = None if public is None else contrast(self, out, error, public)
-        if found is None:
+        ends = None if public is None else contrast(self, out, error, public)
+        if ends is None:
             return own
-        each = [found(i) or (own.low[i], own.high[i]) for i in range(self.record.cells)]
+        each = [ends(i) or (own.low[i], own.high[i]) for i in range(self.record.cells)]
         low, high = np.array(each, dtype=np.float64).reshape(-1, 2).T
         return Box(low, high)
 
@@ -252,11 +252,11 @@ class Sample:
         return all(self.record.formulas[i].combination is not None for i in indices)
 
     def _statistic(self, index: int, error: float, size: int | None) -> Box:
-        found, stated = self._unrounded(index, error, size), moved_by(self.record, index)
+        ends, stated = self._unrounded(index, error, size), moved_by(self.record, index)
         if stated is None:
-            return found
+            return ends
         kind, off, _ = stated
-        return moved(kind, found, off, [float(size or 0)] * self.record.cells)
+        return moved(kind, ends, off, [float(size or 0)] * self.record.cells)
 
     def _unrounded(self, index: int, error: float, size: int | None) -> Box:
         """Ends for values as they were measured."""
@@ -264,8 +264,8 @@ class Sample:
         powers = formula.powers
         root = getattr(formula, "root", None)
         if isinstance(formula, PublicVariance):
-            known = self._public(formula)
-            return self.by_cell(lambda _: self._variance(known, error, root=formula.root))
+            moments = self._public(formula)
+            return self.by_cell(lambda _: self._variance(moments, error, root=formula.root))
         if root is not None and powers is not None:
             return self.by_cell(
                 lambda i: self._variance(self._moments(powers, i), error, root=root)
@@ -304,9 +304,13 @@ class Sample:
         if len(powers.sums) > 2:
             return powers
         for other in self.record.formulas:
-            found = other.powers
-            if found is not None and len(found.sums) > 2 and found.sums[:2] == powers.sums:
-                return found
+            other_powers = other.powers
+            if (
+                other_powers is not None
+                and len(other_powers.sums) > 2
+                and other_powers.sums[:2] == powers.sums
+            ):
+                return other_powers
         return powers
 
     def _moments(self, powers: Powers, cell: int) -> Moments:
@@ -322,8 +326,8 @@ class Sample:
 
     def _public(self, formula: PublicVariance) -> Moments:
         """Of squares whose number is public: about a centre, or about their mean."""
-        release, counted = formula.inputs(self.record.parts)
-        n = max(counted, 1)
+        release, count = formula.inputs(self.record.parts)
+        n = max(count, 1)
         low, step = float(formula.low), float(formula.step)
         facts = low, low + step * formula.top, self.rows(formula.parts)
         size = np.array([1.0, 0.0, 0.0])
@@ -342,17 +346,17 @@ class Sample:
         return Moments(values, [None, release.law, release.law], [size, total, squares], *facts)
 
     def by_cell(self, ends: Callable[[int], tuple[float, float]]) -> Box:
-        found = np.array([ends(i) for i in range(self.record.cells)]).reshape(-1, 2)
-        return Box(found[:, 0], found[:, 1])
+        pairs = np.array([ends(i) for i in range(self.record.cells)]).reshape(-1, 2)
+        return Box(pairs[:, 0], pairs[:, 1])
 
     # -- statistics -------------------------------------------------------------------------
 
     def _mean(
-        self, known: Moments, error: float
+        self, moments: Moments, error: float
     ) -> tuple[tuple[float, float], tuple[float, float]]:
         """Ends for the mean, and bounds of the number of rows."""
-        values, laws, rows = known.values, known.laws, known.sums
-        lo, hi, k = known.lo, known.hi, known.rows
+        values, laws, rows = moments.values, moments.laws, moments.sums
+        lo, hi, k = moments.lo, moments.hi, moments.rows
         spare = SHARE * error
         n, off = float(rows[0] @ values), float(tails.worst_margin(laws, rows[0], spare / 2))
         least, most = n - off, n + off
@@ -376,32 +380,32 @@ class Sample:
             return (lo, hi), (least, most)
         within = spread if len(rows) > 2 and enough(measured) else bound
         step = STEP * k * (hi - lo)
-        kept = score((rows[1], rows[0]), within, values, laws, error - spare, step=step)
-        return hull(kept, middle, lo, hi, PLACES), (least, most)
+        test = score((rows[1], rows[0]), within, values, laws, error - spare, step=step)
+        return hull(test, middle, lo, hi, PLACES), (least, most)
 
     def _enough(self, rows: float, k: int, widest: float, variance: float) -> bool:
         """Whether there are units enough, and none of them decides alone."""
         return rows / k >= FEWEST and (k * widest) ** 2 <= variance / 4
 
-    def _variance(self, known: Moments, error: float, *, root: bool) -> tuple[float, float]:
-        (bottom, top), rows = self._mean(known, SHARE * error / known.nuisances)
+    def _variance(self, moments: Moments, error: float, *, root: bool) -> tuple[float, float]:
+        (bottom, top), rows = self._mean(moments, SHARE * error / moments.nuisances)
         near = (top - bottom) / (_MEANS - 1) / 2
         ends = []
         for m in np.linspace(bottom, top, _MEANS).tolist():
             # one mean stands for those that are nearer to it than to the next
             apart = max(bottom, m - near), min(top, m + near)
-            for about, size in known.squares(m, SHARE * error / 2):
-                step = known.between(m, near, rows[1])
+            for about, size in moments.squares(m, SHARE * error / 2):
+                step = moments.between(m, near, rows[1])
                 sums = about, size
                 ends.append(
-                    self._about(known, sums, means=apart, rows=rows, step=step, error=error)
+                    self._about(moments, sums, means=apart, rows=rows, step=step, error=error)
                 )
         low, high = min(a for a, _ in ends), max(b for _, b in ends)
         return (math.sqrt(low), math.sqrt(high)) if root else (low, high)
 
     def _about(
         self,
-        known: Moments,
+        moments: Moments,
         sums: tuple[Floats, Floats],
         *,
         means: tuple[float, float],
@@ -410,7 +414,7 @@ class Sample:
         error: float,
     ) -> tuple[float, float]:
         """Ends for the variance, if the mean is one of these."""
-        lo, hi, k, (least, most) = known.lo, known.hi, known.rows, rows
+        lo, hi, k, (least, most) = moments.lo, moments.hi, moments.rows, rows
         middle = min(max((lo + hi) / 2, means[0]), means[1])
         # Bhatia–Davis, at the mean that allows for most
         ceiling, widest = (hi - middle) * (middle - lo), max(hi - means[0], means[1] - lo) ** 2
@@ -425,10 +429,10 @@ class Sample:
         first, last = widest * (1 - far) / 2, min(widest * (1 + far) / 2, ceiling)
         if first >= last:
             return 0.0, ceiling
-        guess = float(np.clip(sums[0] @ known.values / max(least, 1.0), first, last))
+        guess = float(np.clip(sums[0] @ moments.values / max(least, 1.0), first, last))
         step += STEP * k * widest
-        kept = score(sums, spread, known.values, known.laws, (1 - SHARE) * error, step=step)
-        low, high = hull(kept, guess, first, last, PLACES)
+        test = score(sums, spread, moments.values, moments.laws, (1 - SHARE) * error, step=step)
+        low, high = hull(test, guess, first, last, PLACES)
         return low if low > first else 0.0, high if high < last else ceiling
 
     def all_rows(self, but: int | None = None) -> int | None:

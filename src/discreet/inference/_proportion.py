@@ -104,8 +104,8 @@ def proportion_test(
         pvalue, floor = _exact_pvalue(z, size, null, item.noise, side), None
     else:
         source, k = repeatable(rng, Noisy(z, item.noise)), read_draws(draws)
-        drawn = source.binomial(size, null, k) + item.noise.simulate(source, k)
-        pvalue, floor = monte_carlo(z - size * null, drawn - size * null, side), least_of(k)
+        counts = source.binomial(size, null, k) + item.noise.simulate(source, k)
+        pvalue, floor = monte_carlo(z - size * null, counts - size * null, side), least_of(k)
     statistic = (z / size - null) / math.sqrt(null * (1 - null) / size)
     return TestResult(
         plain(statistic),

@@ -145,7 +145,7 @@ class TestResult:
         )
 
 
-class _Named(dict[str, V]):
+class _ByName(dict[str, V]):
     __slots__ = ()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -153,7 +153,7 @@ class _Named(dict[str, V]):
         return np.array(list(self.values()), dtype=dtype, copy=True if copy is None else copy)
 
 
-class Coefficients(_Named[float]):
+class Coefficients(_ByName[float]):
     """Numbers by the names of columns: a dictionary, an array, or a pandas Series."""
 
     __slots__ = ()
@@ -165,7 +165,7 @@ class Coefficients(_Named[float]):
         return pd.Series(dict(self), dtype=float)
 
 
-class Intervals(_Named[tuple[float, float]]):
+class Intervals(_ByName[tuple[float, float]]):
     """Ends by the names of columns: a dictionary, an array of two columns, or a DataFrame."""
 
     __slots__ = ()
@@ -177,9 +177,9 @@ class Intervals(_Named[tuple[float, float]]):
         return pd.DataFrame(list(self.values()), index=list(self), columns=["low", "high"])
 
 
-def preformatted(shown: object) -> str:
+def preformatted(content: object) -> str:
     """What prints as plain text, for a notebook."""
-    return f"<pre>{html.escape(repr(shown))}</pre>"
+    return f"<pre>{html.escape(repr(content))}</pre>"
 
 
 def plain(x: Any) -> Any:

@@ -50,7 +50,7 @@ def score(
     T(θ) is the first of the `sums` less θ times the second, less `shift` times θ.
     """
 
-    def kept(theta: Floats) -> Floats:
+    def test(theta: Floats) -> Floats:
         w = sums[0] - theta[:, None] * sums[1]
         variance, scales, slack = tails.split_noise(laws, w)
         sd = np.sqrt(spread(theta) + variance)
@@ -58,4 +58,4 @@ def score(
             tails.mixed_tail(np.abs(w @ values - shift * theta) - slack - step, sd, scales) >= error
         )
 
-    return kept
+    return test

@@ -88,33 +88,33 @@ class Column:
 
 def _less(every: Sequence[Floats | None]) -> Floats | None:
     """The first less the others, if all are known."""
-    known = [x for x in every if x is not None]
-    return known[0] - np.sum(known[1:], axis=0) if len(known) == len(every) else None
+    terms = [x for x in every if x is not None]
+    return terms[0] - np.sum(terms[1:], axis=0) if len(terms) == len(every) else None
 
 
-def divided(columns: Sequence[Column], known: Relations) -> tuple[list[Column], Floats]:
+def divided(columns: Sequence[Column], relations: Relations) -> tuple[list[Column], Floats]:
     """Columns that overlap as little as possible, and coefficients of these from those."""
-    found, change = list(columns), np.eye(len(columns))
-    for j in sorted(range(len(columns)), key=lambda j: -_depth(columns, j, known)):
-        inner = [i for i in range(len(columns)) if _cut(columns, i, j, known)]
-        near = [i for i in inner if not any(_cut(columns, i, k, known) for k in inner)]
+    pieces, change = list(columns), np.eye(len(columns))
+    for j in sorted(range(len(columns)), key=lambda j: -_depth(columns, j, relations)):
+        inner = [i for i in range(len(columns)) if _cut(columns, i, j, relations)]
+        near = [i for i in inner if not any(_cut(columns, i, k, relations) for k in inner)]
         pairs = [(a, b) for a in near for b in near if a < b]
-        if all(known.divided(columns[a].rows, columns[b].rows) for a, b in pairs) and near:
-            found[j] = columns[j].less([columns[i] for i in near])
+        if all(relations.divided(columns[a].rows, columns[b].rows) for a, b in pairs) and near:
+            pieces[j] = columns[j].less([columns[i] for i in near])
             for i in near:
                 change[:, i] += change[:, j]
-    return found, change
+    return pieces, change
 
 
-def _depth(columns: Sequence[Column], j: int, known: Relations) -> int:
+def _depth(columns: Sequence[Column], j: int, relations: Relations) -> int:
     """How many columns are cut out of one: what holds others comes first."""
-    return sum(_cut(columns, i, j, known) for i in range(len(columns)))
+    return sum(_cut(columns, i, j, relations) for i in range(len(columns)))
 
 
-def _cut(columns: Sequence[Column], i: int, j: int, known: Relations) -> bool:
+def _cut(columns: Sequence[Column], i: int, j: int, relations: Relations) -> bool:
     """Whether one column is another on part of its rows."""
     a, b = columns[i], columns[j]
-    return a.value == b.value and a.rows != b.rows and known.inside(a.rows, b.rows)
+    return a.value == b.value and a.rows != b.rows and relations.inside(a.rows, b.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,13 +122,13 @@ class Squares:
     """Bounds in one cell. `reach` is how far the noise of each part is out at most."""
 
     whole: tuple[Column, ...]
-    known: Relations
+    relations: Relations
     values: Floats
     reach: Floats
 
     @cached_property
     def _columns(self) -> tuple[list[Column], Floats]:
-        return divided(self.whole, self.known)
+        return divided(self.whole, self.relations)
 
     def near(self, weights: Floats) -> tuple[float, float]:
         """A combination of what was released, and how far its noise is out at most."""
@@ -159,7 +159,7 @@ class Squares:
             ends = [np.stack([x * c.lo, x * c.hi]) for x, c in own]
             low, high = (sum(pick(e, axis=0) for e in ends) for pick in (np.min, np.max))
             reach.append(np.maximum(np.abs(low), np.abs(high)))
-        meet = [[not self.known.divided(a, b) for b in sets] for a in sets]
+        meet = [[not self.relations.divided(a, b) for b in sets] for a in sets]
         both = [sum(r for r, m in zip(reach, row, strict=True) if m) for row in meet]
         return np.asarray(np.max(both, axis=0), dtype=np.float64)
 
@@ -211,22 +211,22 @@ class Squares:
         middle = float(np.clip((c.lo + c.hi) / 2, mean - near, mean + near))
         most = (n + away) * (c.hi - middle) * (middle - c.lo)
         if c.squares is not None:
-            found, extra = self.near(c.squares - 2 * mean * c.total + mean**2 * c.count)
-            most = min(most, max(found, 0.0) + extra)
+            spread, extra = self.near(c.squares - 2 * mean * c.total + mean**2 * c.count)
+            most = min(most, max(spread, 0.0) + extra)
         span = (mean, near, n + away)
         most = max(most, 0.0) + off * near
         return _Part(c.rows, most, (-off, off), mean, span, lo=c.lo, hi=c.hi, ones=False)
 
     def _product(self, a: _Part, b: _Part) -> tuple[float, float]:
         """Σ of the products of two parts at least and at most."""
-        if self.known.divided(a.rows, b.rows):
+        if self.relations.divided(a.rows, b.rows):
             return 0.0, 0.0
         most = float(np.sqrt(a.squares) * np.sqrt(b.squares)) if a.squares * b.squares else 0.0
         if a.ones or b.ones:
             one, other = (a, b) if a.ones else (b, a)
-            if self.known.inside(other.rows, one.rows):
+            if self.relations.inside(other.rows, one.rows):
                 return other.total
-            if other.ones and self.known.inside(one.rows, other.rows):
+            if other.ones and self.relations.inside(one.rows, other.rows):
                 return one.total
             positive = other.ones or (other.span is None and other.lo >= 0)
             return (0.0 if positive else -most), min(most, other.total[1]) if positive else most

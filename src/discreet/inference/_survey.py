@@ -118,13 +118,13 @@ class Group:
 
     def interval(self, what: str, error: float) -> tuple[float, float]:
         """Ends for the population's value."""
-        kept, low, high = self.kept(what, error)
-        if kept is None:
+        test, low, high = self.test(what, error)
+        if test is None:
             return low, high
         middle = float(np.clip(self.estimate(what), low, high))
-        return hull(kept, middle, low, high, _PLACES)
+        return hull(test, middle, low, high, _PLACES)
 
-    def kept(
+    def test(
         self, what: str, error: float
     ) -> tuple[Callable[[Floats], Floats] | None, float, float]:
         """Which values the score does not contradict (None: any), and their public range."""
@@ -154,11 +154,11 @@ class Group:
     def _squares(self, what: str, error: float, most: float) -> Callable[[Floats], Floats]:
         """Variance of a count or total, at most: of sums over units, about 0 or their mean."""
         own = self.sums(2, 0 if what == "count" else 2)
-        found = max(float(own @ self.cells), 0.0) + float(self._margin(own, error))
+        squares = max(float(own @ self.cells), 0.0) + float(self._margin(own, error))
 
         def spread(theta: Floats) -> Floats:
             less = theta**2 / max(most, 1.0) if self.fixed else 0.0 * theta
-            return np.asarray(self.rows * np.maximum(found - less, 0.0))
+            return np.asarray(self.rows * np.maximum(squares - less, 0.0))
 
         return spread
 
@@ -178,8 +178,8 @@ class Group:
         def spread(theta: Floats) -> Floats:
             t = theta[:, None]
             w = squares[2] - 2 * t * squares[1] + t**2 * squares[0]
-            found = self.rows * (np.maximum(w @ self.cells, 0) + self._margin(w, each))
-            return np.minimum(bound(theta), expected_squares(found, self._reach(theta), error))
+            variance = self.rows * (np.maximum(w @ self.cells, 0) + self._margin(w, each))
+            return np.minimum(bound(theta), expected_squares(variance, self._reach(theta), error))
 
         return bound, spread
 
@@ -238,24 +238,24 @@ class Survey:
     def rows(self, confidence: Number = 0.95) -> list[dict[str, Any]]:
         """Estimates with both ends: ``mean``, ``mean_low``, ``mean_high`` and so on."""
         error = 1 - _exact.confidence(confidence)
-        found = []
+        rows = []
         for keys, group in zip(self.keys, self.groups, strict=True):
             row = dict(keys)
             for what in WHAT:
                 low, high = group.interval(what, error)
                 row |= {what: group.estimate(what), f"{what}_low": low, f"{what}_high": high}
-            found.append({**row, "design_effect": group.design_effect})
-        return found
+            rows.append({**row, "design_effect": group.design_effect})
+        return rows
 
     @cached_property
-    def _shown(self) -> list[dict[str, Any]]:
+    def _rows(self) -> list[dict[str, Any]]:
         return self.rows()
 
     def to_pandas(self) -> pd.DataFrame:
         """Return estimates and ends as a DataFrame, the groups as its index."""
         import pandas as pd  # noqa: PLC0415 - only for those who ask
 
-        frame = pd.DataFrame(self._shown)
+        frame = pd.DataFrame(self._rows)
         names = list(self.keys[0]) if self.keys else []
         return frame.set_index(names) if names else frame
 
@@ -264,13 +264,13 @@ class Survey:
 
     def __repr__(self) -> str:
         lines = [f"{self.column}, weighted by {self.weight}, noise and sampling accounted for"]
-        for keys, row in zip(self.keys, self._shown, strict=True):
+        for keys, row in zip(self.keys, self._rows, strict=True):
             name = ", ".join(str(v) for v in keys.values())
             for what in WHAT:
                 low, high = row[f"{what}_low"], row[f"{what}_high"]
                 half = (high - low) / 2
-                shown = f"{number(row[what], half):>12}  {interval(low, high, half)}"
-                lines.append(f"{name:10} {what:6} {shown}")
+                text = f"{number(row[what], half):>12}  {interval(low, high, half)}"
+                lines.append(f"{name:10} {what:6} {text}")
         lines.append(f"{paid(self.answer)}; intervals cover the population's values (95 %)")
         fixed = bool(self.groups) and self.groups[0].fixed
         lines.append(f"units taken as drawn independently; {_FIXED if fixed else _RANDOM}")
@@ -296,8 +296,8 @@ def survey(
     names = [read_name(n, own) for n in ([by] if isinstance(by, str) else by)]
     keys = ", ".join(quoted(n) for n in names)
     tests = where_known([column, own.weight], where)
-    asked = f"REGR_COUNT({quoted(column)}, {quoted(own.weight)}) AS n"
-    text = f"SELECT {keys}{', ' * bool(keys)}{asked} FROM {quoted(own.name)} WHERE {tests}"  # noqa: S608 - read by the curator's own parser
+    statistic = f"REGR_COUNT({quoted(column)}, {quoted(own.weight)}) AS n"
+    text = f"SELECT {keys}{', ' * bool(keys)}{statistic} FROM {quoted(own.name)} WHERE {tests}"  # noqa: S608 - read by the curator's own parser
     answer = ask(text + (f" GROUP BY {keys}" if keys else ""), names)
     # a row without one of these is left out
     needed = [own.columns.get(c) for c in (column, own.weight, own.unit) if c is not None]

@@ -190,9 +190,9 @@ def _tuned(epsilon: Any, alpha: float) -> tuple[int, float]:
     powers = {}
     for parts in (4, 8, 16, 32, 64, 128):
         for level in (0.01, 0.05, 0.1, 0.2, 0.3, 0.4):
-            seen = float(special.ndtr(EFFECT / math.sqrt(parts) + special.ndtri(level)))
-            seen = min(seen, 1 - 1e-12)
-            powers[parts, level] = ump_power(parts, level, seen, epsilon=epsilon, alpha=alpha)
+            rate = float(special.ndtr(EFFECT / math.sqrt(parts) + special.ndtri(level)))
+            rate = min(rate, 1 - 1e-12)
+            powers[parts, level] = ump_power(parts, level, rate, epsilon=epsilon, alpha=alpha)
     # small parts serve real tests badly: the fewest parts that come close to the best
     fewest = min(
         parts for (parts, _), power in powers.items() if power >= max(powers.values()) - 0.05

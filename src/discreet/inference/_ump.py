@@ -234,12 +234,12 @@ def _invert(z: float, n: int, law: Tulap, level: float, side: str) -> Interval:
     middle = min(max(z / n, 0.0), 1.0)
     start, end = (middle, middle) if side == "two-sided" else (1.0, 0.0)
 
-    def kept(p: float) -> bool:
+    def test(p: float) -> bool:
         return _pvalue(z, n, p, law, side) >= alpha
 
     low, high = 0.0, 1.0
-    if side != "less" and not kept(0.0):
-        low = _exact.turning(kept, 0.0, start)[1] if kept(start) else start
-    if side != "greater" and not kept(1.0):
-        high = _exact.turning(lambda p: not kept(p), end, 1.0)[1]
+    if side != "less" and not test(0.0):
+        low = _exact.turning(test, 0.0, start)[1] if test(start) else start
+    if side != "greater" and not test(1.0):
+        high = _exact.turning(lambda p: not test(p), end, 1.0)[1]
     return Interval(low, high, level, POPULATION)

@@ -27,7 +27,7 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Description, Noisy, read_law, resolve
-from discreet.inference._laws import Noise, named
+from discreet.inference._laws import Noise, noise_by_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +181,15 @@ def usefulness_of_runs(
     Examples
     --------
     >>> from discreet import inference as inf
-    >>> found = inf.usefulness_of_runs([3, 5, 4, 12] * 25, alpha=10)
-    >>> found.beta, round(found.beta_upper, 3)
+    >>> estimate = inf.usefulness_of_runs([3, 5, 4, 12] * 25, alpha=10)
+    >>> estimate.beta, round(estimate.beta_upper, 3)
     (0.25, 0.331)
     """
-    seen = np.asarray(largest, dtype=np.float64).ravel()
-    if not seen.size or np.isnan(seen).any():
+    errors = np.asarray(largest, dtype=np.float64).ravel()
+    if not errors.size or np.isnan(errors).any():
         raise ParameterError("give the largest error of each run")
     level = _exact.confidence(confidence)
-    bad, runs = int((seen > alpha).sum()), seen.size
+    bad, runs = int((errors > alpha).sum()), errors.size
     upper = 1.0 if bad == runs else float(special.betaincinv(bad + 1, runs - bad, level))
     return Usefulness(float(alpha), bad / runs, upper, level, runs)
 
@@ -253,7 +253,7 @@ def accuracy_curve(
     def margin(e: Number) -> float:
         if margin_of is not None:
             return float(margin_of(e))
-        law = named(noise, epsilon=e, delta=delta, sensitivity=sensitivity)
+        law = noise_by_name(noise, epsilon=e, delta=delta, sensitivity=sensitivity)
         return accuracy(np.zeros(_cells(cells)), 1 - level, law=law)
 
     label = f"margin of {cells} cell{'s' if cells > 1 else ''} at {level:.0%}"

@@ -119,12 +119,12 @@ class End:
         if WHOLE * unit * (total + 1) >= 2**61:
             counts = counts.astype(object)
         upto = np.append(0, np.cumsum(counts if self.top else counts[::-1]))
-        found: Ints = upto[1:] * (LATTICE * unit)
+        scores: Ints = upto[1:] * (LATTICE * unit)
         for i, (weight, cap) in enumerate(zip(levels_of(self.leaves), self.caps, strict=True)):
             # more than all rows are as good as all of them
             places = [_highest(upto, 2**i, shift, min(cap, total)) for shift in (0, 2**i // 2)]
-            found += sum(places) * (BLOCKS * weight)
-        return found if self.top else found[::-1]
+            scores += sum(places) * (BLOCKS * weight)
+        return scores if self.top else scores[::-1]
 
     def farthest(self, miss: float) -> float:
         """Rows beyond the point at most, whatever the data, but with this probability.
@@ -151,8 +151,8 @@ def _highest(upto: Ints, size: int, shift: int, cap: int) -> Ints:
     edges = np.arange(last + shift, -size, -size)[::-1].clip(0, last)
     # as many rows as lie below those that count
     below = np.maximum(upto[edges[:-1]], upto[edges[1:]] - cap)
-    found: Ints = np.maximum(upto[1:] - np.repeat(below, np.diff(edges)), 0)
-    return found
+    rows: Ints = np.maximum(upto[1:] - np.repeat(below, np.diff(edges)), 0)
+    return rows
 
 
 def describe_end(at: Fraction) -> str:

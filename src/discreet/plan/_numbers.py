@@ -503,8 +503,8 @@ class Bucket(Unary):
         x, edges, first = w.bind(self.arg), self.edges, self.first
         widths = {b - a for a, b in pairwise(edges)}
         if len(widths) != 1:
-            found = w.steps(x, edges, range(first, first + len(edges) + 1))
-            return f"CASE WHEN {x} IS NOT NULL THEN {found} END"
+            place = w.steps(x, edges, range(first, first + len(edges) + 1))
+            return f"CASE WHEN {x} IS NOT NULL THEN {place} END"
         start, end = w.integer(edges[0]), w.integer(edges[-1])
         inside = w.quotient(f"({x} - {start})", w.integer(widths.pop()))
         return (

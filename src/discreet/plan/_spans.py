@@ -415,8 +415,8 @@ class _Search:
     name: str
     boxes: Boxes
     cuts: Cuts
-    left: int
-    """Steps that are left."""
+    steps: int
+    """Steps that may still be taken."""
     each: int
     """Steps that one look takes."""
     exact: bool = True
@@ -427,7 +427,7 @@ class _Search:
         while stack:
             lo, hi = stack.pop()
             sure = self._sure(Box(lo, hi))
-            if sure is None and lo < hi and self.left > 0:
+            if sure is None and lo < hi and self.steps > 0:
                 middle = self.cuts.between(lo, hi)
                 stack += [(middle, hi), (lo, middle - 1)]
             elif sure is not False:
@@ -447,7 +447,7 @@ class _Search:
         return self._some(own) if own.one else None
 
     def _at(self, boxes: Boxes) -> bool | None:
-        self.left -= self.each
+        self.steps -= self.each
         return _true(within(self.test, boxes))
 
     def _some(self, own: Box) -> bool | None:
@@ -455,7 +455,7 @@ class _Search:
         kinds = [[b for b in (box._replace(null=False), _NOTHING) if b != _NOTHING or box.null]
                  for box in self.boxes.values()]  # fmt: skip
         stack = [dict(zip(self.boxes, some, strict=True)) for some in product(*kinds)][::-1]
-        while stack and self.left > 0:
+        while stack and self.steps > 0:
             boxes = stack.pop()
             sure = self._at({**boxes, self.name: own})
             if sure:

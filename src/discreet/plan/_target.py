@@ -211,8 +211,8 @@ def _clamps(query: Query) -> Iterator[str]:
     for cap in dict.fromkeys(c for e in exprs for c in _capped(e)):
         yield f"{cap.arg.describe()} counted up to {_text(cap.type.value(cap.hi))} per {unit}"
     joins = [n for n in query.relation.nodes if isinstance(n, JoinPublic | JoinUnit)]
-    compared = {name for n in joins for a, b in n.on for name in (a, n.prefix + b)}
-    names = frozenset(compared).union(*(columns_of(e) for e in exprs))
+    keys = {name for n in joins for a, b in n.on for name in (a, n.prefix + b)}
+    names = frozenset(keys).union(*(columns_of(e) for e in exprs))
     # a join renames the columns of its other side
     prefixes = {"", *(n.prefix for n in joins)}
     for scan in (n for n in query.relation.nodes if isinstance(n, Scan)):
