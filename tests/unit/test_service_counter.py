@@ -321,7 +321,7 @@ async def held(desk, epsilon="0.3", who="ana", age=None):
 
 async def decide(desk, order, approve, seen=None):
     bill, _ = desk.priced_anew(order)
-    seen = desk.shown(order, bill) if seen is None else seen
+    seen = desk.subject(order, bill) if seen is None else seen
     return await desk.decide(order.id, approve=approve, by="olga", reason="so", seen=seen)
 
 
@@ -372,7 +372,7 @@ def test_an_approval_that_cannot_be_paid_leaves_it_waiting(opened):
             patch.setattr(desk.orders, "bill", none)
             bill, why = desk.priced_anew(order)
             assert why is refused
-            seen = desk.shown(order, bill)
+            seen = desk.subject(order, bill)
             with pytest.raises(ParameterError, match="no more"):
                 await desk.decide(order.id, approve=True, by="olga", reason="so", seen=seen)
         assert (order.state, order.decided, spent(desk)) == ("waiting", None, 0)
@@ -427,7 +427,7 @@ def test_three_may_wait_of_each_and_what_waits_is_set_aside(opened):
             await held(desk, "0.21", age=age)
         with pytest.raises(DiscreetError, match="3 of your questions wait"):
             await desk.ask("ana", None, question("0.21", 3))
-        room = {w: desk.admission.room(w, everybody=e).held
+        room = {w: desk.admission.room(w, everybody=e).aside
                 for w, e in (("ana", False), ("olga", True))}  # fmt: skip
         assert set(room.values()) == {Fraction(63, 100)}
         # all of one's own is kept from oneself, half of what is left from others
@@ -485,11 +485,11 @@ def test_what_waits_is_kept_as_it_was_when_it_came(opened):
                 await desk.ask("ben", None, question("0.19", age))
                 paid += 1
         assert paid == 2  # of the .55 that are not kept
-        seen = desk.shown(order, desk.orders.bill_of(order))
+        seen = desk.subject(order, desk.orders.bill_of(order))
         await desk.decide(order.id, approve=True, by="olga", reason="so", seen=seen)
         assert order.state == "running"
         await desk.ask("ben", None, question("0.1", 20))
-        assert desk.admission._kept == {}  # nothing for whoever waits no more
+        assert desk.admission._reserves == {}  # nothing for whoever waits no more
 
     opened(work, approval="0.2")
 
@@ -497,14 +497,14 @@ def test_what_waits_is_kept_as_it_was_when_it_came(opened):
 def test_who_waits_with_more_keeps_half_of_what_is_left_when_it_came(opened):
     async def work(desk, _worker):
         first = await held(desk, "0.3")
-        assert desk.admission._set_aside("ben", "") == [("ana", desk.orders.bill_of(first).cost)]
+        assert desk.admission._claims("ben", "") == [("ana", desk.orders.bill_of(first).cost)]
         await held(desk, "0.6", age=3)
-        ((who, cost),) = desk.admission._set_aside("ben", "")
+        ((who, cost),) = desk.admission._claims("ben", "")
         assert (who, cost.epsilon) == ("ana", Fraction(1, 2))
-        ((_, own),) = desk.admission._set_aside("ana", "")
+        ((_, own),) = desk.admission._claims("ana", "")
         assert own.epsilon == Fraction(9, 10)
         await desk.ask("ben", None, question("0.19", 5))
-        ((_, later),) = desk.admission._set_aside("ben", "")
+        ((_, later),) = desk.admission._claims("ben", "")
         assert later == cost
 
     opened(work, approval="0.2")
@@ -602,7 +602,9 @@ def placed(work):
             async def settle(text):
                 settled.append((name, text))
 
-            made = Run("ana", name.encode(), bound, tick, settle, late=lambda: late.append(name))
+            made = Run(
+                "ana", name.encode(), bound, tick, settle, on_lapse=lambda: late.append(name)
+            )
             turns.put(made)
             return made
 
@@ -678,7 +680,7 @@ def test_what_starts_again_is_run_once():
         assert worker.asked == [b"a", b"b", b"c"]
         assert (late, place._turns.stretch) == (["a"], 2)
         assert [x.overran for x in (busy, behind, last)] == [False] * 3
-        assert [x.counted for x in (busy, behind, last)] == [1, 0, 0]
+        assert [x.lapses for x in (busy, behind, last)] == [1, 0, 0]
 
     placed(work)
 
@@ -691,8 +693,8 @@ def test_a_run_that_holds_others_up_and_then_fails_is_counted_for_both():
         place.start()
         await until(lambda: len(settled) == 1)
         assert settled == [("a", None)]
-        assert (late, busy.overran, busy.counted) == (["a", "a"], True, 2)
-        assert behind.counted == 0
+        assert (late, busy.overran, busy.lapses) == (["a", "a"], True, 2)
+        assert behind.lapses == 0
         assert worker.killed
 
     placed(work)

@@ -94,12 +94,12 @@ def test_a_closed_book_counts_for_one_start_of_the_machine(tmp_path, monkeypatch
     with monkeypatch.context() as cut:
         cut.setattr(_daybook.Path, "unlink", lambda path, **_: unlinked.append(path))
         act(started)
-    for one in started._left.values():
+    for one in started._legacies.values():
         os.close(one.file)
     killed(started)
     again = Daybook(tmp_path, "p")  # a kill alone: all that it has begun is in the other book
     assert again.unbegun(closed.name, "bb")
-    for one in again._left.values():
+    for one in again._legacies.values():
         os.close(one.file)
     killed(again)
     boot.write_text("two\n")
@@ -135,13 +135,13 @@ def test_a_line_that_cannot_be_written_takes_the_book_away(tmp_path, monkeypatch
 def test_late_runs_of_which_nobody_was_told_are_entered_once(tmp_path):
     book = Daybook(tmp_path, "p")
     for tick in (0.5, 0.5, 4.0):
-        book.late(tick)
-    book.told(0.5)
+        book.enter_lapse(tick)
+    book.enter_notice(0.5)
     killed(book)
     new, entered = Daybook(tmp_path, "p"), []
     new.recall(entered.append)
     assert sorted(entered) == [0.5, 4.0]
-    for one in new._left.values():  # a kill before it is thrown away
+    for one in new._legacies.values():  # a kill before it is thrown away
         os.close(one.file)
     Daybook(tmp_path, "p").recall(entered.append)
     assert sorted(entered) == [0.5, 4.0]
@@ -279,7 +279,7 @@ def test_a_kill_before_its_tick_does_not_make_a_late_run_forgotten(opened):
         killed(desk.daybook)
 
     async def counted(desk, _worker):
-        assert (desk.overruns, len(desk.brake.late), len(desk.brake.told)) == (1, 1, 1)
+        assert (desk.overruns, len(desk.brake.ticks), len(desk.brake.notices)) == (1, 1, 1)
 
     opened(cut)
     opened(counted)
@@ -295,16 +295,20 @@ def test_an_owner_s_look_outlasts_a_restart(opened):
         for _ in range(2):
             desk.turns.slip(desk.places[0], order.run)
         order.run.overrun()
-        assert (desk.overruns, len(desk.brake.late), len(desk.brake.told)) == (2, 3, 2)
+        assert (desk.overruns, len(desk.brake.ticks), len(desk.brake.notices)) == (2, 3, 2)
         desk.acknowledge()
-        assert (len(desk.brake.late), len(desk.brake.told), len(desk.orders.late())) == (1, 0, 0)
+        assert (len(desk.brake.ticks), len(desk.brake.notices), len(desk.orders.lapses())) == (
+            1,
+            0,
+            0,
+        )
         order.run.tell()
-        assert (desk.overruns, len(desk.brake.late), len(desk.brake.told)) == (3, 1, 1)
+        assert (desk.overruns, len(desk.brake.ticks), len(desk.brake.notices)) == (3, 1, 1)
         desk.acknowledge()
         killed(desk.daybook)
 
     async def counted(desk, _worker):
-        assert (desk.overruns, desk.brake.late, desk.brake.told) == (3, [], [])
+        assert (desk.overruns, desk.brake.ticks, desk.brake.notices) == (3, [], [])
 
     opened(cut)
     opened(counted)
@@ -327,12 +331,12 @@ def test_a_full_disk_ends_a_late_run_and_forgets_it_not(opened, monkeypatch):
             disk.setattr(desk.home, "write", full)
             worker.free.set()
             await asyncio.wait_for(order.ended.wait(), 60)
-        assert (order.state, len(desk.brake.told), desk.overruns) == ("done", 1, 0)
+        assert (order.state, len(desk.brake.notices), desk.overruns) == ("done", 1, 0)
         killed(desk.daybook)
         return order.id
 
     async def counted(desk, worker):
-        assert (desk.overruns, len(desk.brake.late)) == (1, 1)
+        assert (desk.overruns, len(desk.brake.ticks)) == (1, 1)
         order = desk.orders.find(id_)
         await asyncio.wait_for(order.ended.wait(), 60)
         assert (order.state, worker.asked) == ("done", [])
@@ -382,7 +386,7 @@ def test_orders_are_taken_up_as_they_were_asked(opened):
 def test_under_the_brake_what_is_stored_is_given_and_nothing_runs(opened):
     async def work(desk, worker):
         first = await answered(desk, question())
-        desk.brake.told.extend([0.25] * 4)
+        desk.brake.notices.extend([0.25] * 4)
         again = await desk.ask("ben", "k", question())
         assert (again.state, again.text, again.cached, again.paid) == ("done", first.text, True, 0)
         assert again.ended.is_set()

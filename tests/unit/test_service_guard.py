@@ -389,7 +389,7 @@ def test_the_desk_stops_what_waits(tmp_path):
                 large.run.overran = False
                 large.run.overrun()
                 large.run.overrun()  # counted once
-            assert (large.run.counted, large.run.untold) == (3, 3)
+            assert (large.run.lapses, large.run.secrets) == (3, 3)
             assert large.run.stopped()
             assert not small.run.stopped()
             # the moment at which a run failed is nobody's business: all are told at its tick
@@ -409,7 +409,11 @@ def test_the_desk_stops_what_waits(tmp_path):
             assert not desk.brake.bars(other.tick)
             desk.acknowledge()
             # what nobody had been told of when the owner looked counts from then on
-            assert (desk.brake.late, desk.brake.told, desk.orders.late()) == ([small.tick], [], [])
+            assert (desk.brake.ticks, desk.brake.notices, desk.orders.lapses()) == (
+                [small.tick],
+                [],
+                [],
+            )
             assert not large.run.stopped()
             assert "held" not in _views.state_of(large)
 

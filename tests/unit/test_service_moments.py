@@ -14,7 +14,7 @@ import time
 import pytest
 
 from discreet.service import Home, _serve
-from discreet.service._brake import Brake, Late
+from discreet.service._brake import Brake, Lapse
 from discreet.service._run import Run
 from discreet.service._serve import Options, opened
 
@@ -80,7 +80,7 @@ def test_a_failure_stops_nobody_else_before_its_bound_is_over(desk):
     async def main():
         await desk.start()
         for _ in range(3):
-            desk.brake.count(Late(0.0, 256.0))
+            desk.brake.count(Lapse(0.0, 256.0))
             desk.brake.tell(256.0)
         large, place = await _asked(desk, 1000.0, 1)
         assert large.bound > 15
@@ -88,7 +88,7 @@ def test_a_failure_stops_nobody_else_before_its_bound_is_over(desk):
         for other in desk.places:
             if other is not place:
                 _signal(other, signal.SIGCONT)
-        await _until(lambda: large.run.counted)
+        await _until(lambda: large.run.lapses)
         desk._slowness = UNHURRIED
         small = await desk.ask("ben", None, _question(2))
         await asyncio.wait_for(small.ended.wait(), 60)
@@ -126,7 +126,7 @@ def test_a_run_whose_worker_died_starts_again_at_its_tick(desk, part):
         await _until(lambda: replaced)
         desk._slowness = UNHURRIED
         await asyncio.wait_for(order.ended.wait(), 120)
-        assert (order.state, run.counted, run.untold) == ("done", 1, 0)
+        assert (order.state, run.lapses, run.secrets) == ("done", 1, 0)
         assert run.release - run.tick >= release
         assert replaced[0] >= start + run.bound
         assert desk.overruns == 1
@@ -138,7 +138,7 @@ def test_a_run_whose_worker_died_starts_again_at_its_tick(desk, part):
 def test_a_failure_shows_at_one_of_three_moments():
     def shown(failed):
         seen = []
-        run = Run("ana", b"", 1.0, 8.0, None, late=lambda: seen.append(run.since))
+        run = Run("ana", b"", 1.0, 8.0, None, on_lapse=lambda: seen.append(run.since))
         now = time.monotonic()
         start = now - failed
         run.release, run.marks = start + 8.0, (start + 1.0, start + 2.0)
@@ -157,13 +157,13 @@ def test_a_failure_shows_at_one_of_three_moments():
 def test_what_an_owner_was_told_of_is_forgotten_and_nothing_else():
     brake = Brake([4.0, 4.0])
     for since in (50.0, 10.0):
-        brake.count(Late(since, 1.0))
+        brake.count(Lapse(since, 1.0))
     brake.tell(1.0)
     assert (brake.on, brake.bars(1.0), brake.bars(0.5)) == (True, True, False)
     assert (brake.holds(1.0, 9.0), brake.holds(1.0, 10.0), brake.holds(0.5, 50.0)) == (0, 1, 1)
     brake.ease()
-    assert (brake.told, brake.late, brake.on) == ([], [1.0], False)
-    assert [(late.since, late.tick) for late in brake._counted] == [(50.0, 1.0)]
+    assert (brake.notices, brake.ticks, brake.on) == ([], [1.0], False)
+    assert [(late.since, late.tick) for late in brake._lapses] == [(50.0, 1.0)]
 
 
 def test_two_workers_that_stand_still_are_one_slip_and_everybody_is_answered(desk):

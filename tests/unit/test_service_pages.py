@@ -274,7 +274,7 @@ def test_pictures_escape_their_labels():
 
 
 def test_spending_over_time_has_titles_and_round_numbers():
-    spent = [_pictures.Spent(f"2026-01-0{d}T00:00:00", who, Fraction(price))
+    spent = [_pictures.Debit(f"2026-01-0{d}T00:00:00", who, Fraction(price))
              for d, who, price in ((1, "ana", "0.31"), (3, "<b>", "0.05"))]  # fmt: skip
     svg = _pictures.timeline(spent)
     assert "<b>" not in svg

@@ -66,7 +66,7 @@ def test_one_analysts_long_answers_keep_nobody_waiting():
 
 
 def test_what_was_written_is_kept_within_a_bound(monkeypatch):
-    monkeypatch.setattr(_press, "_KEPT", 1000)
+    monkeypatch.setattr(_press, "_ROOM", 1000)
     written = []
 
     async def story():
@@ -77,12 +77,12 @@ def test_what_was_written_is_kept_within_a_bound(monkeypatch):
             return b"x" * size
 
         for k in (*range(20), 19, 0):
-            await press.written(order(str(k), "ana", 0), "json", "0.95", lambda: write(100))
-        await press.written(order("huge", "ana", 0), "json", "0.95", lambda: write(251))
+            await press.copy(order(str(k), "ana", 0), "json", "0.95", lambda: write(100))
+        await press.copy(order("huge", "ana", 0), "json", "0.95", lambda: write(251))
         return (
             press._size,
-            sum(map(len, press._kept.values())),
-            ("huge", "json", "0.95") in press._kept,
+            sum(map(len, press._copies.values())),
+            ("huge", "json", "0.95") in press._copies,
         )
 
     assert asyncio.run(story()) == (1000, 1000, False)
@@ -96,8 +96,8 @@ def test_so_many_answers_are_kept_however_short_they_are(monkeypatch):
     async def story():
         press = _press.Press()
         for name in "abcdc":
-            await press.written(order(name, "ana", 1), "json", "0.95", lambda: b"xx")
-        return press._size, [id_ for id_, _, _ in press._kept]
+            await press.copy(order(name, "ana", 1), "json", "0.95", lambda: b"xx")
+        return press._size, [id_ for id_, _, _ in press._copies]
 
     assert asyncio.run(story()) == (6, ["b", "d", "c"])
 

@@ -120,7 +120,7 @@ class World:
         """Note all that anybody may see at a moment."""
         runs = [(r.placed, r.placed and round(r.release, 3), r.held) for r in self.runs]
         places = [place._open.is_set() for place in self.turns.places]
-        told = list(self.brake.told)
+        told = list(self.brake.notices)
         self.seen.append((round(self.now, 3), self.turns.stretch, told, places, runs))
 
     @property
@@ -220,7 +220,7 @@ def test_a_failure_that_nobody_knows_of_is_put_off_with_its_run():
         run = Run("ana", b"", 1.0, 8.0, None)
         run.start(now := asyncio.get_running_loop().time(), 1.0)
         run.fail()
-        waiting = asyncio.create_task(run.seen())
+        waiting = asyncio.create_task(run.until_effect())
         assert run.since == run.marks[0] == now + 1.0 + _run.AFTER
         run.lay(now + 0.5, now + 3.0, 2.0)
         marks = run.marks

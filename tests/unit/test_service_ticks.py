@@ -241,7 +241,7 @@ def test_a_run_behind_one_that_is_late_starts_again_and_does_not_fail():
     """The first takes long beyond its bound, though not beyond its tick; it alone is counted."""
     found, (slow, quick) = _released([1.5, 0.01], tick=(12.0, 1.0), bound=0.2)
     assert [(n, text) for n, text, _ in found] == [(0, "outcome"), (1, "outcome")]
-    assert (slow.counted, quick.counted) == (1, 0)
+    assert (slow.lapses, quick.lapses) == (1, 0)
     assert not slow.overran
     assert quick.moving == 0  # a worker was there all the time
     assert found[1][2] >= 13.0  # it starts when the first leaves, whenever that was done
@@ -257,7 +257,7 @@ def test_a_run_that_no_worker_comes_to_fails_in_the_end(monkeypatch):
     monkeypatch.setattr(_pool, "_MOVING", 0.3)
     found, (_, never) = _released([-1], tick=(8.0, 0.1), bound=0.1, runs=2, spare=None)
     assert (1, None) in [(n, text) for n, text, _ in found]
-    assert not never.counted
+    assert not never.lapses
 
 
 def test_analysts_take_turns():

@@ -113,7 +113,7 @@ def test_a_queue_of_honest_questions_makes_nobody_late(workers):
     durations = [HONEST] * 60
     found, made, asked, _, turns = _served(durations, bound=0.1, tick=0.8, workers=workers, seats=1)
     assert set(found.values()) == {"outcome"}
-    assert not any(run.counted for run in made)
+    assert not any(run.lapses for run in made)
     assert sorted(asked) == list(range(60))  # nobody's data were looked at twice
     assert turns.stretch == 1
 
@@ -121,7 +121,7 @@ def test_a_queue_of_honest_questions_makes_nobody_late(workers):
 def test_without_seats_the_same_queue_pulls_the_brake():
     """The old timetable, planted: four places promise four processors where there is one."""
     _, made, _, _, _ = _served([HONEST] * 60, bound=0.1, tick=0.8, workers=4)
-    assert any(run.counted for run in made)
+    assert any(run.lapses for run in made)
 
 
 def test_a_slow_machine_makes_the_timetable_slip_and_pulls_no_brake():
@@ -129,7 +129,7 @@ def test_a_slow_machine_makes_the_timetable_slip_and_pulls_no_brake():
     durations = [4 * HONEST] * 24
     found, made, asked, _, turns = _served(durations, bound=0.4, tick=3.2, seats=1, processors=0.25)
     assert set(found.values()) == {"outcome"}
-    assert 1 <= sum(run.counted for run in made) <= 2
+    assert 1 <= sum(run.lapses for run in made) <= 2
     assert turns.stretch in {2, 4}
     assert sorted(asked) == list(range(24))
     turns.ease()
@@ -139,7 +139,7 @@ def test_a_slow_machine_makes_the_timetable_slip_and_pulls_no_brake():
 def test_a_timetable_that_does_not_stretch_slips_again_and_again(monkeypatch):
     monkeypatch.setattr(_pool, "_WIDEST", 1.0)
     _, made, _, _, _ = _served([4 * HONEST] * 24, bound=0.4, tick=3.2, seats=1, processors=0.25)
-    assert sum(run.counted for run in made) > 2
+    assert sum(run.lapses for run in made) > 2
 
 
 @pytest.mark.parametrize("fault", [0.5, -1.0])
@@ -167,7 +167,7 @@ def test_a_worker_that_failed_is_replaced_when_its_place_is_free(fault):
 def test_a_run_whose_worker_dies_runs_once_more():
     found, (run,), asked, replaced, _ = _served([float("inf")], bound=0.2, tick=1.6)
     assert found == {0: "outcome"}
-    assert run.counted == 1  # it leaves later, which may tell something
+    assert run.lapses == 1  # it leaves later, which may tell something
     assert asked == [0, 0]
     assert len(replaced) == 1
 
@@ -326,11 +326,11 @@ def test_a_place_whose_worker_cannot_be_started_goes_on_when_one_can():
     )
     assert found == {0: None, 1: "outcome", 2: "outcome"}
     assert sorted(asked) == [0, 1, 2]
-    assert [run.counted for run in made] == [1, 0, 0]
+    assert [run.lapses for run in made] == [1, 0, 0]
     assert len(replaced) == 4
 
 
-@pytest.mark.parametrize("where", ["_said", "_replace", "again"])
+@pytest.mark.parametrize("where", ["_reply", "_replace", "again"])
 def test_what_nobody_has_thought_of_ends_a_run_and_not_its_place(monkeypatch, where):
     """Wherever it comes up, once: the first run fails anyway, the others are answered."""
     real, tried = getattr(Place, where), []
@@ -354,4 +354,4 @@ def test_other_people_s_failures_are_no_reason_to_fail():
         workers=3, processors=3, seats=3, start=1.0,
     )  # fmt: skip
     assert found == {0: None, 1: None, 2: None, 3: "outcome"}
-    assert [run.counted for run in made] == [1, 1, 1, 0]
+    assert [run.lapses for run in made] == [1, 1, 1, 0]

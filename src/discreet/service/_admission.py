@@ -33,7 +33,7 @@ class Room:
 
     daily: Fraction | None
     today: Fraction
-    held: Fraction
+    aside: Fraction
     closed: tuple[str, ...]
 
 
@@ -46,7 +46,7 @@ class Admission:
         self._counter, self._orders, self._waiting = counter, orders, waiting
         self._guard = threading.Lock()
         self._today = ("", {})  # type: tuple[str, dict[str, Fraction]]
-        self._kept: dict[str, tuple[frozenset[str], Cost]] = {}
+        self._reserves: dict[str, tuple[frozenset[str], Cost]] = {}
         """What is kept from others for each analyst, and for which orders."""
 
     @property
@@ -59,10 +59,10 @@ class Admission:
         """Say why a bill would be refused now; None: it would be paid. `but` is its own order."""
         with self._guard:
             day = self._day()
-            refused = self._counter.refused(bill, analyst)
-            if refused is None:
+            refusal = self._counter.refused(bill, analyst)
+            if refusal is None:
                 return self._beside(day, analyst, bill, but)
-            return _fitting(refused, self._of_today(day, analyst, bill))
+            return _fitting(refusal, self._of_today(day, analyst, bill))
 
     def _beside(
         self, day: Mapping[str, Fraction], analyst: str, bill: Bill, but: str
@@ -71,8 +71,8 @@ class Admission:
         over = self._of_today(day, analyst, bill)
         if over is not None:
             return _fitting(over, self._counter.refused(bill, analyst))
-        held = self._set_aside(analyst, but)
-        if not held or self._counter.refused(bill, analyst, held) is None:
+        claims = self._claims(analyst, but)
+        if not claims or self._counter.refused(bill, analyst, claims) is None:
             return None
         return self._counter.refused(bill, analyst) or BudgetExceededError(
             "what is left is kept for questions that wait for an owner",
@@ -88,26 +88,26 @@ class Admission:
             return None
         return _over(daily, max(daily - spent, Fraction(0)), bill.cost.epsilon)
 
-    def _set_aside(self, analyst: str, but: str) -> list[tuple[str, Cost]]:
+    def _claims(self, analyst: str, but: str) -> list[tuple[str, Cost]]:
         """What others wait to pay, as far as it is kept from an analyst, and all of their own."""
-        held: dict[str, dict[str, Cost]] = {}
+        prices: dict[str, dict[str, Cost]] = {}
         waiting = self._waiting()
         for order in waiting:
             if order.id != but:
                 cost = self._orders.bill_of(order).cost
-                held.setdefault(order.analyst, {})[order.id] = cost
+                prices.setdefault(order.analyst, {})[order.id] = cost
         present = {order.analyst for order in waiting}
-        self._kept = {who: kept for who, kept in self._kept.items() if who in present}
-        if not held:
+        self._reserves = {who: reserve for who, reserve in self._reserves.items() if who in present}
+        if not prices:
             return []
-        left, shares, aside = self._ledger.balance(), self._ledger.state.limits.shares, []
-        for who, costs in held.items():
+        left, shares, claims = self._ledger.balance(), self._ledger.state.limits.shares, []
+        for who, costs in prices.items():
             cost = _together(list(costs.values()))
             if who != analyst and who not in shares:
                 cost = self._from_others(who, frozenset(costs), _at_most(cost, left))
             left = left.after(cost)
-            aside.append((who, cost))
-        return aside
+            claims.append((who, cost))
+        return claims
 
     def _from_others(self, who: str, orders: frozenset[str], now: Cost) -> Cost:
         """What is kept from others for somebody's orders: by what was left when they came.
@@ -115,9 +115,9 @@ class Admission:
         Every debit of others asks, so they took nothing between the order and the first time.
         Half of what is left now would be less after every question of somebody else's.
         """
-        before, cost = self._kept.get(who, (frozenset[str](), now))
+        before, cost = self._reserves.get(who, (frozenset[str](), now))
         cost = now.at_least(cost) if before <= orders else now
-        self._kept[who] = orders, cost
+        self._reserves[who] = orders, cost
         return cost
 
     def reserve(self, order: Order, bill: Bill) -> dict[str, Fraction]:
@@ -127,9 +127,9 @@ class Admission:
         """
         with self._guard:
             day = self._day()
-            refused = self._beside(day, order.analyst, bill, order.id)
-            if refused is not None:
-                raise refused
+            refusal = self._beside(day, order.analyst, bill, order.id)
+            if refusal is not None:
+                raise refusal
             day[order.analyst] = day.get(order.analyst, Fraction(0)) + order.price
             return day
 
@@ -151,8 +151,8 @@ class Admission:
         def own(who: str) -> bool:
             return who == analyst if analyst in shares else who not in shares
 
-        held = [o.price for o in self._waiting() if everybody or own(o.analyst)]
-        return Room(service.daily, today, sum(held, Fraction(0)), state.closed)
+        prices = [o.price for o in self._waiting() if everybody or own(o.analyst)]
+        return Room(service.daily, today, sum(prices, Fraction(0)), state.closed)
 
     def mark(self, analyst: str) -> str:
         """Name all that a price's admission follows besides the ledger's lines."""
@@ -183,18 +183,18 @@ def _over(daily: Fraction, left: Fraction, price: Fraction) -> BudgetExceededErr
     )
 
 
-def _fitting(said: DiscreetError, other: DiscreetError | None) -> DiscreetError:
+def _fitting(refusal: DiscreetError, other: DiscreetError | None) -> DiscreetError:
     """Let a refusal's hint fit under the limit of another one too, or say that nothing does."""
-    one, two = said.hint, None if other is None else other.hint
+    one, two = refusal.hint, None if other is None else other.hint
     if not isinstance(one, Hint) or two is None:
-        return said
+        return refusal
     if not isinstance(two, Hint):
-        return said.with_hint(two)
+        return refusal.with_hint(two)
     prices = [dict(h.parameters) for h in (one, two) if h.callee is None]
     if [list(p) for p in prices] != [["epsilon"], ["epsilon"]]:
-        return said
+        return refusal
     less = Fraction(str(prices[1]["epsilon"])) < Fraction(str(prices[0]["epsilon"]))
-    return said.with_hint(two) if less else said
+    return refusal.with_hint(two) if less else refusal
 
 
 def _together(costs: Sequence[Cost]) -> Cost:

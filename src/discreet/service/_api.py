@@ -58,24 +58,24 @@ class House:
 
     def actor(self, request: Request) -> Actor:
         """Say who asks: by the key in the header, and by nothing else."""
-        given = request.headers.get("authorization", "")
-        if not given and request.method == "GET":
+        header = request.headers.get("authorization", "")
+        if not header and request.method == "GET":
             # a browser that has signed in may read the twin of a page; it changes nothing
             session = self.sessions.find(request.cookies.get("discreet_session", "-"))
             if session is not None:
                 return session.actor
-        return self.caller(given)
+        return self.caller(header)
 
-    def caller(self, given: str) -> Actor:
+    def caller(self, header: str) -> Actor:
         """Say whose key an Authorization header carries."""
-        kind, _, key = given.partition(" ")
-        found = self.keys.find(key.strip()) if kind.lower() == "bearer" else None
-        if found is None:
+        kind, _, key = header.partition(" ")
+        actor = self.keys.find(key.strip()) if kind.lower() == "bearer" else None
+        if actor is None:
             raise UnknownCallerError(
                 "this needs a key that is in force; the owner of the data gives and revokes them",
                 hint="Authorization: Bearer dk_…",
             )
-        return found
+        return actor
 
     def desk(self, actor: Actor, request: Request) -> Desk:
         """Give the desk of the policy that is asked about; others do not exist for the caller."""
@@ -87,10 +87,10 @@ class House:
             listed = ", ".join(sorted(d.name for d in mine))
             raise WhichPolicyError(f"several policies are served here ({listed}): say which",
                                    hint=Hint("policy", "NAME"))  # fmt: skip
-        found = next((d for d in mine if d.name == name), None)
-        if found is None:
+        desk = next((d for d in mine if d.name == name), None)
+        if desk is None:
             raise GoneError("there is no such policy")
-        return found
+        return desk
 
     def public_desk(self, request: Request) -> Desk:
         """Give the desk that a stranger asks about: the named one, or the first."""
@@ -114,11 +114,11 @@ class House:
 
     def revocable(self, id_: str, by: Actor) -> Actor:
         """Give a key that an owner may revoke; one of other policies does not exist for them."""
-        found = next((a for a in self.keys_of(by) if a.key == id_ and a.revoked is None), None)
-        if found is None:
+        actor = next((a for a in self.keys_of(by) if a.key == id_ and a.revoked is None), None)
+        if actor is None:
             raise GoneError("there is no such key")
-        self.keys.check_not_last(found)
-        return found
+        self.keys.check_not_last(actor)
+        return actor
 
     def revoke_key(self, id_: str, by: Actor) -> None:
         """Revoke a key by its id."""
@@ -155,8 +155,8 @@ def enveloped(data: Mapping[str, Any]) -> bytes:
 def reply(data: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
     """Give a result in its envelope."""
     body = enveloped(data)
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(body, status, named, "application/json")
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(body, status, fields, "application/json")
 
 
 async def until_first_tick(request: Request) -> None:
@@ -202,15 +202,15 @@ async def give(house: House, desk: Desk, order: Order, request: Request) -> Resp
         return reply(_views.state_of(order), 202, Location=place, Retry_After=seconds)
     if order.state != "done":
         return reply(_views.state_of(order))
-    form = _forms.wanted(request.headers.get("accept", ""))
+    form = _forms.form_for(request.headers.get("accept", ""))
     level = request.query_params.get("confidence") or str(order.body.get("confidence", "0.95"))
 
     def write() -> bytes:
         _exact.confidence(level)
         return _forms.write(order, form, desk.fingerprint, house.signer, level)
 
-    shown = await house.press.written(order, form, level, write)
-    return Response(shown, 200, _forms.headers(order, form), form)
+    content = await house.press.copy(order, form, level, write)
+    return Response(content, 200, _forms.headers(order, form), form)
 
 
 def dummy(request: Request) -> bool:
@@ -227,8 +227,8 @@ def rehearsed(desk: Desk) -> Rehearsal:
 
 def _wait(request: Request) -> float:
     """Seconds that a caller wants to wait for the answer: ``Prefer: wait=5``."""
-    found = re.search(r"(?:^|[,;\s])wait=(\d{1,4})(?:$|[,;\s])", request.headers.get("prefer", ""))
-    return min(float(found[1]), _LONGEST_WAIT) if found else 0.0
+    match = re.search(r"(?:^|[,;\s])wait=(\d{1,4})(?:$|[,;\s])", request.headers.get("prefer", ""))
+    return min(float(match[1]), _LONGEST_WAIT) if match else 0.0
 
 
 async def body_of(request: Request, fields: Mapping[str, _schema.Field]) -> dict[str, Any]:
@@ -271,8 +271,8 @@ class Api:
         ):
             self.router.add_api_route(
                 path, handler, methods=[method], response_class=Response,
-                summary=(handler.__doc__ or "").strip(), responses=_done(path),
-                openapi_extra={**(document or {}), **(_schema.NAMED if "{id_}" in path else {})},
+                summary=(handler.__doc__ or "").strip(), responses=_results(path),
+                openapi_extra={**(document or {}), **(_schema.ADDRESS if "{id_}" in path else {})},
             )  # fmt: skip
 
     def shortcut(self, scope: Scope) -> Handler | None:
@@ -296,8 +296,8 @@ class Api:
         body = await body_of(request, _schema.PREVIEW)
         if dummy(request):
             counter = await rehearsed(desk).counter()
-            found = await desk.preview(lambda: _views.price(desk, actor.name, body, counter))
-            return reply({"dummy": True, **found})
+            quote = await desk.preview(lambda: _views.price(desk, actor.name, body, counter))
+            return reply({"dummy": True, **quote})
 
         def price() -> bytes:
             return desk.priced(
@@ -358,13 +358,13 @@ class Api:
             raise
 
         def write() -> bytes:
-            made = _forms.result(order, desk.fingerprint, self._house.signer, "0.95")
+            answer = _forms.result(order, desk.fingerprint, self._house.signer, "0.95")
             if order.dummy:
-                return enveloped({"dummy": True, "id": order.id, "records": records_of(made)})
-            return enveloped(signed_part(made))
+                return enveloped({"dummy": True, "id": order.id, "records": records_of(answer)})
+            return enveloped(signed_part(answer))
 
-        made = await self._house.press.work(order, write)
-        return Response(made, 200, media_type="application/json")
+        content = await self._house.press.work(order, write)
+        return Response(content, 200, media_type="application/json")
 
     async def budget(self, request: Request) -> Response:
         """Say what is spent and left, for you and for the whole."""
@@ -380,9 +380,9 @@ class Api:
         """List questions that wait for an owner: text, price, meaning, predicted error."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER)
-        found = await desk.write(lambda: _views.requests_of(desk))
+        questions = await desk.write(lambda: _views.requests_of(desk))
         raises = await desk.write(desk.raises.waiting)
-        return reply({"requests": found, "raises": [r.to_dict() for r in raises]})
+        return reply({"requests": questions, "raises": [r.to_dict() for r in raises]})
 
     async def withdraw(self, request: Request) -> Response:
         """Take back a question of yours that waits for an owner; nothing was charged."""
@@ -403,9 +403,9 @@ class Api:
         need(actor, Role.OWNER)
         body = await body_of(request, _schema.RAISE)
         reason = body.pop("reason")
-        made = await desk.write(lambda: desk.raises.propose(body, by=actor.name, reason=reason))
-        if made is not None:
-            return reply({**made.to_dict(), "state": "waiting"}, 202)
+        proposal = await desk.write(lambda: desk.raises.propose(body, by=actor.name, reason=reason))
+        if proposal is not None:
+            return reply({**proposal.to_dict(), "state": "waiting"}, 202)
         return reply(await desk.write(lambda: _views.budget_of(desk, actor)))
 
     async def closure(self, request: Request) -> Response:
@@ -451,10 +451,10 @@ class Api:
     async def release(self, request: Request, number: int) -> Response:
         """Give the signed record of what was released; needs no key."""
         desk = self._house.public_desk(request)
-        found = await desk.write(lambda: desk.board.find(number))
-        if found is None:
+        release = await desk.write(lambda: desk.board.find(number))
+        if release is None:
             raise GoneError("there is no such release")
-        return reply(found.signed(desk.fingerprint, self._house.signer))
+        return reply(release.signed(desk.fingerprint, self._house.signer))
 
     async def registry(self, request: Request) -> Response:
         """Give the entry for the public registry of deployments, as YAML; needs no key."""
@@ -469,36 +469,36 @@ class Api:
         actor, desk = self._who(request)
         need(actor, Role.OWNER, Role.AUDITOR)
         lines = await desk.write(lambda: desk.ledger.lines)
-        shown = [
+        history = [
             {"number": x.number, "when": x.when, "kind": x.kind, "hash": x.hash, **x.content}
             for x in lines
         ]
-        return reply({"policy": desk.name, "lines": shown})
+        return reply({"policy": desk.name, "lines": history})
 
     async def verify(self, request: Request) -> Response:
         """Recompute every hash, total and admission of the ledger."""
         actor, desk = self._who(request)
         need(actor, Role.OWNER, Role.AUDITOR)
-        found = await desk.write(desk.ledger.verify)
+        report = await desk.write(desk.ledger.verify)
         return reply(
-            {"lines": found.lines, "debits": found.debits, "period": found.period,
-             "head": found.head, "says": str(found)}
+            {"lines": report.lines, "debits": report.debits, "period": report.period,
+             "head": report.head, "says": str(report)}
         )  # fmt: skip
 
 
-def _done(path: str) -> dict[int | str, dict[str, Any]]:
+def _results(path: str) -> dict[int | str, dict[str, Any]]:
     """Say in the OpenAPI document what a route gives."""
     schema = {"$ref": "#/components/schemas/Result"}
     content: dict[str, Any] = {"application/json": {"schema": schema}}
-    said: dict[int | str, dict[str, Any]] = {200: {"description": "done", "content": content}}
+    results: dict[int | str, dict[str, Any]] = {200: {"description": "done", "content": content}}
     if path in ("/answers", "/batches", "/answers/{id_}"):
         tables: dict[str, Any] = {form: {} for form in (_forms.CSV, _forms.ARROW, _forms.HTML)}
-        said[200] = {"description": "done", "content": {**content, **tables}}
-        said[202] = {"description": "still to come", "content": content}
+        results[200] = {"description": "done", "content": {**content, **tables}}
+        results[202] = {"description": "still to come", "content": content}
     if path == "/registry":
-        said[200] = {"description": "done", "content": {"application/yaml": {}}}
+        results[200] = {"description": "done", "content": {"application/yaml": {}}}
     if path == "/budget":
-        said[202] = {"description": "waits for a second owner", "content": content}
+        results[202] = {"description": "waits for a second owner", "content": content}
     if path == "/keys":
-        said[201] = {"description": "made", "content": content}
-    return said
+        results[201] = {"description": "made", "content": content}
+    return results

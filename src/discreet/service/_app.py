@@ -120,9 +120,9 @@ async def _refuse_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return await _refuse(request, GoneError("there is nothing at this address"))
-    said = envelope(RequestError("this address does not take this method"))
+    refusal = envelope(RequestError("this address does not take this method"))
     headers = dict(error.headers or {})
-    return Response(to_json(said), error.status_code, headers, "application/json")
+    return Response(to_json(refusal), error.status_code, headers, "application/json")
 
 
 async def _refuse_shape(request: Request, _: Exception) -> Response:
@@ -137,10 +137,10 @@ async def _fail(_: Request, __: Exception) -> Response:
 def _document(app: FastAPI) -> dict[str, Any]:
     """Write the OpenAPI document: the routes' own, with bodies, refusals and keys."""
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        parts = made.setdefault("components", {})
+        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
+        parts = document.setdefault("components", {})
         parts["schemas"] = {**parts.get("schemas", {}), **_schema.SCHEMAS}
         parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        made["security"] = [{"key": []}]
-        app.openapi_schema = made
+        document["security"] = [{"key": []}]
+        app.openapi_schema = document
     return app.openapi_schema

@@ -19,33 +19,33 @@ _LATEST: Final = 50
 _NOTHING: Final = Fraction(0)
 
 
-def shown(desk: Desk, actor: Actor) -> dict[str, Any]:
+def contents(desk: Desk, actor: Actor) -> dict[str, Any]:
     """Collect what the page says to somebody; in a thread of the ledger's."""
-    told = _views.budget_of(desk, actor)
+    budget = _views.budget_of(desk, actor)
     everybody = actor.role in (Role.OWNER, Role.AUDITOR)
     lines = desk.ledger.lines
-    spent = _pictures.spending(lines, None if everybody else actor.name)
-    found = meaning.of(desk.ledger)
+    debits = _pictures.spending(lines, None if everybody else actor.name)
+    whole = meaning.of(desk.ledger)
     return {
-        "says": told["says"],
-        "amounts": _amounts(told, everybody=everybody),
+        "says": budget["says"],
+        "amounts": _amounts(budget, everybody=everybody),
         "notes": _notes(desk),
         "limits": _limits(desk, actor, everybody=everybody),
         "everybody": everybody,
-        "meaning": str(found),
+        "meaning": str(whole),
         "debits": [{"when": d.when, "who": d.who, "price": short(d.price)}
-                   for d in spent[-_LATEST:]],
+                   for d in debits[-_LATEST:]],
         "forecast": _forecast(desk, actor, lines, everybody=everybody),
-        "timeline": Markup(_pictures.timeline(spent)),  # noqa: S704 - every text in it is escaped
-        "people": Markup(_pictures.people(found)),  # noqa: S704 - numbers alone
+        "timeline": Markup(_pictures.timeline(debits)),  # noqa: S704 - every text in it is escaped
+        "people": Markup(_pictures.people(whole)),  # noqa: S704 - numbers alone
     }  # fmt: skip
 
 
-def _amounts(told: Mapping[str, Any], *, everybody: bool) -> list[dict[str, str]]:
+def _amounts(budget: Mapping[str, Any], *, everybody: bool) -> list[dict[str, str]]:
     """Rows of the table: spent, total and left, in as many digits each."""
-    parts = {"everybody": told["whole"], **told["shares"]}
-    if not everybody and told["draws_on"] != "the whole":
-        parts[told["draws_on"]] = told["share"]
+    parts = {"everybody": budget["whole"], **budget["shares"]}
+    if not everybody and budget["draws_on"] != "the whole":
+        parts[budget["draws_on"]] = budget["share"]
     rows = [
         {"of": of, "currency": c, "spent": short(x["spent"]), "total": short(x["total"]),
          "left": short_down(max(x["left"], _NOTHING))}
@@ -53,7 +53,7 @@ def _amounts(told: Mapping[str, Any], *, everybody: bool) -> list[dict[str, str]
     ]  # fmt: skip
     if not everybody:
         rows += [{"of": "you", "currency": c, "spent": short(x), "total": "", "left": ""}
-                 for c, x in _in_order(told["mine"])]  # fmt: skip
+                 for c, x in _in_order(budget["mine"])]  # fmt: skip
     return rows
 
 
@@ -77,20 +77,22 @@ def _notes(desk: Desk) -> list[str]:
 def _limits(desk: Desk, actor: Actor, *, everybody: bool) -> list[str]:
     """Say what may refuse a question besides the budget: by the rule of asking."""
     room = desk.admission.room(actor.name, everybody=everybody)
-    service, said = desk.counter.policy.service, []
+    service, sentences = desk.counter.policy.service, []
     if room.closed:
         what = "This policy is" if "*" in room.closed else f"Tables are ({', '.join(room.closed)})"
-        said.append(f"{what} closed for new questions.")
+        sentences.append(f"{what} closed for new questions.")
     if room.daily is not None:
         own = f"; you have spent ε = {short(room.today)} of it today"
-        said.append(f"The limit of a day (UTC) for one analyst is ε = {short(room.daily)}"
-                    f"{'' if everybody else own}.")  # fmt: skip
+        sentences.append(f"The limit of a day (UTC) for one analyst is ε = {short(room.daily)}"
+                         f"{'' if everybody else own}.")  # fmt: skip
     if service.approval is not None:
-        said.append(f"A question above ε = {short(service.approval)} waits for an owner; what it "
-                    "costs is set aside until the decision.")  # fmt: skip
-    if room.held:
-        said.append(f"ε = {short(room.held)} is set aside for questions that wait for an owner.")
-    return said
+        sentences.append(f"A question above ε = {short(service.approval)} waits for an owner; what "
+                         "it costs is set aside until the decision.")  # fmt: skip
+    if room.aside:
+        sentences.append(
+            f"ε = {short(room.aside)} is set aside for questions that wait for an owner."
+        )
+    return sentences
 
 
 def _forecast(desk: Desk, actor: Actor, lines: Sequence[Line], *, everybody: bool) -> str:
@@ -101,9 +103,9 @@ def _forecast(desk: Desk, actor: Actor, lines: Sequence[Line], *, everybody: boo
     shares = desk.ledger.state.limits.shares
     share = desk.ledger.balance(actor.name)
 
-    def drawn(line: Line) -> bool:
+    def draws(line: Line) -> bool:
         who = line.content.get("analyst")
         return who == actor.name if actor.name in shares else who not in shares
 
-    own = [x for x in lines if x.kind != "debit" or drawn(x)]
+    own = [x for x in lines if x.kind != "debit" or draws(x)]
     return _pictures.forecast(own, share, min(share.remaining, whole.remaining))

@@ -49,12 +49,12 @@ from typing import Final
 
 from discreet._dataclass import dataclass
 
-LATE: Final = 3
+LAPSES: Final = 3
 """Runs that may miss their tick before no more of their size are started."""
 
 
 @dataclass(slots=True, eq=False)
-class Late:
+class Lapse:
     """Something that was late."""
 
     since: float
@@ -65,48 +65,48 @@ class Late:
 class Brake:
     """What was late under one policy since an owner has looked."""
 
-    def __init__(self, late: Iterable[float]) -> None:
-        self.told = list(late)
+    def __init__(self, ticks: Iterable[float]) -> None:
+        self.notices = list(ticks)
         """Ticks of what is late, as far as everybody may know."""
-        self._counted = [Late(0.0, tick) for tick in self.told]
+        self._lapses = [Lapse(0.0, tick) for tick in self.notices]
 
     @property
-    def late(self) -> list[float]:
+    def ticks(self) -> list[float]:
         """Ticks of all that is late, whether or not anybody may know."""
-        return [late.tick for late in self._counted]
+        return [lapse.tick for lapse in self._lapses]
 
-    def count(self, late: Late) -> None:
+    def count(self, lapse: Lapse) -> None:
         """Count something late, from its moment on."""
-        self._counted.append(late)
+        self._lapses.append(lapse)
 
     def tell(self, tick: float) -> None:
         """Let everybody know of something that was counted."""
-        self.told.append(tick)
+        self.notices.append(tick)
 
     def holds(self, tick: float, now: float) -> bool:
         """Whether a run of a size that is about to start by the timetable does not."""
-        return _stops(tick, [late.tick for late in self._counted if late.since <= now])
+        return _stops(tick, [lapse.tick for lapse in self._lapses if lapse.since <= now])
 
     def bars(self, tick: float) -> bool:
         """Whether everybody may know that nothing of a size starts."""
-        return _stops(tick, self.told)
+        return _stops(tick, self.notices)
 
     @property
     def on(self) -> bool:
         """Whether everybody may know that something does not start."""
-        return len(self.told) >= LATE
+        return len(self.notices) >= LAPSES
 
     def ease(self) -> None:
         """Forget what everybody was told of: an owner has looked. Nothing else."""
-        for told in self.told:
-            same = [late for late in self._counted if late.tick == told]
-            self._counted.remove(min(same, key=lambda late: late.since))
-        self.told.clear()
+        for tick in self.notices:
+            same = [lapse for lapse in self._lapses if lapse.tick == tick]
+            self._lapses.remove(min(same, key=lambda lapse: lapse.since))
+        self.notices.clear()
 
 
-def _stops(tick: float, late: Sequence[float]) -> bool:
+def _stops(tick: float, ticks: Sequence[float]) -> bool:
     """Whether no run of a size may start: too many missed their tick.
 
     Smaller ones may go on, until one more of whatever size is late.
     """
-    return len(late) >= LATE and (len(late) > LATE or tick >= min(late))
+    return len(ticks) >= LAPSES and (len(ticks) > LAPSES or tick >= min(ticks))

@@ -122,8 +122,8 @@ class Price:
     @property
     def needs_approval(self) -> bool:
         """Whether it would wait for an owner's decision: one that is free or refused never does."""
-        asked = not self.stored and self.refused is None
-        return asked and bool(self.data["needs_approval"])
+        new = not self.stored and self.refused is None
+        return new and bool(self.data["needs_approval"])
 
     @property
     def sql(self) -> tuple[str, ...]:
@@ -258,15 +258,15 @@ class Remote:
     @property
     def budget(self) -> Budget:
         """Spent and left, for the table and for you."""
-        told = self._call("GET", "/v1/budget")[1]
+        reply = self._call("GET", "/v1/budget")[1]
         table, share = (
             Balance(
-                told["accounting"],
-                {c: (Fraction(x["spent"]), Fraction(x["total"])) for c, x in told[part].items()},
+                reply["accounting"],
+                {c: (Fraction(x["spent"]), Fraction(x["total"])) for c, x in reply[part].items()},
             )
             for part in ("whole", "share")
         )
-        return Budget(table, share, told["analyst"], Fraction(told.get("set_aside", 0)))
+        return Budget(table, share, reply["analyst"], Fraction(reply.get("set_aside", 0)))
 
     @property
     def policy(self) -> pol.Policy:
@@ -298,9 +298,9 @@ class Remote:
 
     def _ordered(self, path: str, body: Mapping[str, Any], key: str | None) -> Mapping[str, Any]:
         """Ask, and wait until the answer leaves; what is cut short is asked again by its key."""
-        named = secrets.token_hex(16) if key is None else plain_str(key, "key")
+        name = secrets.token_hex(16) if key is None else plain_str(key, "key")
         self._about()
-        status, result = self._call("POST", path, body, key=named)
+        status, result = self._call("POST", path, body, key=name)
         over = time.monotonic() + _PATIENCE
         with _Progress() as progress:
             while status == 202:
@@ -308,18 +308,18 @@ class Remote:
                     raise errors.AwaitsOwnerError(
                         "this question waits for an owner's decision: its price is set aside, and "
                         "nothing is charged before it",
-                        hint=errors.Hint("key", named),
+                        hint=errors.Hint("key", name),
                     )
                 if result.get("held"):
                     raise errors.EngineError(
                         "too many questions of this size were late: it is paid for, and starts "
                         "when the owner has looked",
-                        hint=errors.Hint("key", named),
+                        hint=errors.Hint("key", name),
                     )
                 if time.monotonic() > over:
                     raise errors.EngineError(
                         "no answer has come in time; it is paid for and will be kept",
-                        hint=errors.Hint("key", named),
+                        hint=errors.Hint("key", name),
                     )
                 progress.show(result["tick"])
                 time.sleep(min(float(result["tick"]), 1.0))
@@ -352,15 +352,15 @@ class Remote:
     ) -> tuple[int, Mapping[str, Any]]:
         """Send a request, again if the line breaks or the service is busy; refusals are raised."""
         headers = {"Authorization": f"Bearer {self._key}", "Accept": "application/json"}
-        sent = None if body is None else json.dumps(body).encode()
-        if sent is not None:
+        payload = None if body is None else json.dumps(body).encode()
+        if payload is not None:
             headers["Content-Type"] = "application/json"
         if key is not None:
             headers["Idempotency-Key"] = key
         for tries_left in reversed(range(_TRIES)):
             try:
                 line = self._connected()
-                line.request(method, path + self._query, sent, headers)
+                line.request(method, path + self._query, payload, headers)
                 response = line.getresponse()
                 status, raw = response.status, response.read()
             except (OSError, http.client.HTTPException):
@@ -499,35 +499,35 @@ def _kinds(query: str, policy: pol.Policy) -> dict[str, str]:
     """Types of the keys of a question, so that dates come back as dates."""
     with suppress(errors.DiscreetError):
         parsed = front.parse_any(query, policy, public_fanout=_unknown)
-        asked = parsed.branches if isinstance(parsed, front.United) else (parsed.query,)
-        return {key.name: key.expr.type.kind.value for q in asked for key in q.keys}
+        questions = parsed.branches if isinstance(parsed, front.United) else (parsed.query,)
+        return {key.name: key.expr.type.kind.value for q in questions for key in q.keys}
     return {}
 
 
 def _result(status: int, raw: bytes) -> Mapping[str, Any]:
     """Give what a response says, or raise the refusal that it carries."""
     try:
-        said = json.loads(raw)
-        ok = said["ok"]
+        body = json.loads(raw)
+        ok = body["ok"]
     except (ValueError, TypeError, KeyError):
         raise errors.EngineError(f"the service answered with status {status} and no JSON") from None
     if ok:
-        result: Mapping[str, Any] = said["result"]
+        result: Mapping[str, Any] = body["result"]
         return result
-    raise _refusal(said)
+    raise _refusal(body)
 
 
-def _refusal(said: Mapping[str, Any]) -> errors.DiscreetError:
+def _refusal(body: Mapping[str, Any]) -> errors.DiscreetError:
     """Turn an envelope back into the error that it was written from."""
     kinds = {kind.code: kind for kind in _tree(errors.DiscreetError)}
-    kind = kinds.get(str(said.get("error")), RequestError)
-    fix = said.get("fix")
-    hint = errors.Hint.of(fix) if isinstance(fix, dict) and fix else said.get("hint")
+    kind = kinds.get(str(body.get("error")), RequestError)
+    fix = body.get("fix")
+    hint = errors.Hint.of(fix) if isinstance(fix, dict) and fix else body.get("hint")
     hint = _HERE.get(kind.code, hint)
-    error = kind(str(said.get("message")), hint=hint)
+    error = kind(str(body.get("message")), hint=hint)
     for name in ("line", "column"):
-        if name in said:
-            setattr(error, name, said[name])
+        if name in body:
+            setattr(error, name, body[name])
     return error
 
 
@@ -539,16 +539,16 @@ def _pin(url: str, key: str) -> None:
     """Remember a service's signing key at its first use; another one later is refused."""
     try:
         place = state_directory() / "known_curators.json"
-        known = json.loads(place.read_text("utf-8")) if place.exists() else {}
+        pins = json.loads(place.read_text("utf-8")) if place.exists() else {}
     except (OSError, RuntimeError, ValueError):
         return
-    if known.get(url, {}).get("key", key) != key:
+    if pins.get(url, {}).get("key", key) != key:
         raise errors.PrivacyError(
             f"the service at {url} signs with another key than before",
             hint=f"ask its owner; then remove it from {place}",
         )
-    if url not in known:
-        known[url] = {"key": key, "since": dt.datetime.now(dt.UTC).date().isoformat()}
+    if url not in pins:
+        pins[url] = {"key": key, "since": dt.datetime.now(dt.UTC).date().isoformat()}
         with suppress(OSError):
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(json.dumps(known, indent=1), "utf-8")
+            place.write_text(json.dumps(pins, indent=1), "utf-8")

@@ -35,9 +35,9 @@ class Connection(HttpToolsProtocol):
     silent: ClassVar[OrderedDict[Connection, None]] = OrderedDict()
     """Those without a whole request, the longest silent first."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._heard = self._head = 0
+    def __init__(self, *values: Any, **options: Any) -> None:
+        super().__init__(*values, **options)
+        self._bytes = self._head = 0
         self._whole = False
         self._clock: asyncio.TimerHandle | None = None
 
@@ -56,12 +56,12 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read what has come, if it is not too much."""
-        self._heard += len(data)
-        if self._whole and self._heard > LONGEST_REQUEST:
+        self._bytes += len(data)
+        if self._whole and self._bytes > LONGEST_REQUEST:
             self.transport.abort()
             return
         super().data_received(data)
-        if not self._whole and self._heard > LONGEST_HEAD:
+        if not self._whole and self._bytes > LONGEST_HEAD:
             self._end(_LONG)
 
     def on_message_begin(self) -> None:
@@ -84,7 +84,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Serve the request."""
         self._heed()
-        self._whole, self._heard = True, 0
+        self._whole, self._bytes = True, 0
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
@@ -101,7 +101,7 @@ class Connection(HttpToolsProtocol):
     def _expect(self) -> None:
         """Wait for a head, but not for long."""
         self._heed()
-        self._whole, self._heard, self._head = False, 0, 0
+        self._whole, self._bytes, self._head = False, 0, 0
         self._clock = self.loop.call_later(SLOWEST_HEAD, self._end, _SLOW)
         self._keep()
 
@@ -119,7 +119,7 @@ class Connection(HttpToolsProtocol):
             self._clock.cancel()
             self._clock = None
 
-    def _end(self, said: bytes) -> None:
+    def _end(self, response: bytes) -> None:
         if not self.transport.is_closing():
-            self.transport.write(said)
+            self.transport.write(response)
             self.transport.close()

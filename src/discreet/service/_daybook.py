@@ -42,22 +42,22 @@ except ImportError:  # no locks here: no book counts
     fcntl = None  # type: ignore[assignment]  # checked before use
 
 _FOLDER: Final = "daybooks"
-_LATE: Final = "late "
-_TOLD: Final = "told "
+_LAPSE: Final = "late "
+_NOTICE: Final = "told "
 _CLOSED: Final = "closed"
-_TAKEN: Final = "taken"
+_TAKEOVER: Final = "taken"
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
+class _Legacy:
     """What a process that is gone has left; its lock is ours."""
 
     path: Path
     file: int
-    begun: frozenset[str] | None
+    debits: frozenset[str] | None
     """Debits whose runs have begun; None: it does not count."""
-    late: tuple[float, ...]
+    ticks: tuple[float, ...]
     """Ticks of late runs of which nobody was told."""
 
 
@@ -67,11 +67,11 @@ class Daybook:
     def __init__(self, folder: Path, policy: str) -> None:
         shelf = folder / _FOLDER
         shelf.mkdir(mode=0o700, exist_ok=True)
-        named = digest(policy)[:16]
-        found = [_left(path) for path in sorted(shelf.glob(f"{named}-*"))]
-        self._left = {left.path.name: left for left in found if left is not None}
-        self._taken = not self._left
-        self.name = f"{named}-{secrets.token_hex(8)}"
+        prefix = digest(policy)[:16]
+        legacies = [_legacy(path) for path in sorted(shelf.glob(f"{prefix}-*"))]
+        self._legacies = {legacy.path.name: legacy for legacy in legacies if legacy is not None}
+        self._taken = not self._legacies
+        self.name = f"{prefix}-{secrets.token_hex(8)}"
         self._path = shelf / self.name
         self._file = os.open(self._path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o600)
         if fcntl is not None:
@@ -83,18 +83,18 @@ class Daybook:
         self._take_over()
         self._write(debit)
 
-    def late(self, tick: float) -> None:
+    def enter_lapse(self, tick: float) -> None:
         """Write down that a run is known to be late."""
-        self._write(f"{_LATE}{tick!r}")
+        self._write(f"{_LAPSE}{tick!r}")
 
-    def told(self, tick: float) -> None:
+    def enter_notice(self, tick: float) -> None:
         """Write down that everybody may know of a late run."""
-        self._write(f"{_TOLD}{tick!r}")
+        self._write(f"{_NOTICE}{tick!r}")
 
     def _write(self, line: str) -> None:
-        written = line.encode() + b"\n"
+        raw = line.encode() + b"\n"
         try:
-            if os.write(self._file, written) == len(written):
+            if os.write(self._file, raw) == len(raw):
                 return
         except OSError:
             pass
@@ -103,32 +103,34 @@ class Daybook:
 
     def unbegun(self, book: str | None, debit: str | None) -> bool:
         """Whether it is known that an order kept under a book has never been given to a worker."""
-        left = self._left.get(book or "")
-        return left is not None and left.begun is not None and debit not in {None, *left.begun}
+        legacy = self._legacies.get(book or "")
+        return (
+            legacy is not None and legacy.debits is not None and debit not in {None, *legacy.debits}
+        )
 
     def recall(self, enter: Callable[[float], None]) -> None:
         """Enter late runs that were forgotten because of a kill."""
-        for left in self._left.values():
-            for tick in left.late:
+        for legacy in self._legacies.values():
+            for tick in legacy.ticks:
                 enter(tick)
-                os.write(left.file, f"{_TOLD}{tick!r}\n".encode())
+                os.write(legacy.file, f"{_NOTICE}{tick!r}\n".encode())
 
     def _take_over(self) -> None:
         """See to it that what others have left counts on this run of the machine alone."""
         if self._taken:
             return
-        for left in self._left.values():
-            os.write(left.file, f"{_TAKEN}\n".encode())
-            os.fsync(left.file)
+        for legacy in self._legacies.values():
+            os.write(legacy.file, f"{_TAKEOVER}\n".encode())
+            os.fsync(legacy.file)
         self._taken = True
 
     def forget(self) -> None:
         """Throw away what others have left: all their orders are kept under this one."""
         self._take_over()
-        for left in self._left.values():
-            left.path.unlink(missing_ok=True)
-            os.close(left.file)
-        self._left.clear()
+        for legacy in self._legacies.values():
+            legacy.path.unlink(missing_ok=True)
+            os.close(legacy.file)
+        self._legacies.clear()
 
     def close(self) -> None:
         """Say that no more runs begin: that holds for another run of the machine, too."""
@@ -139,12 +141,12 @@ class Daybook:
             os.write(file, _CLOSED.encode() + b"\n")
             os.fsync(file)
         os.close(file)
-        for left in self._left.values():  # it was never started
-            os.close(left.file)
-        self._left.clear()
+        for legacy in self._legacies.values():  # it was never started
+            os.close(legacy.file)
+        self._legacies.clear()
 
 
-def _left(path: Path) -> _Left | None:
+def _legacy(path: Path) -> _Legacy | None:
     """Read a book that somebody has left; None: its process lives, or it cannot be read."""
     if fcntl is None:
         return None
@@ -161,13 +163,13 @@ def _left(path: Path) -> _Left | None:
         return None
     head, *lines = text.split("\n")
     last = lines.pop() if lines else "half a line"
-    told = Counter(x for x in lines if x.startswith(_TOLD))
-    late = Counter(_TOLD + x.removeprefix(_LATE) for x in lines if x.startswith(_LATE))
-    forgotten = tuple(float(x.removeprefix(_TOLD)) for x in (late - told).elements())
+    notices = Counter(x for x in lines if x.startswith(_NOTICE))
+    lapses = Counter(_NOTICE + x.removeprefix(_LAPSE) for x in lines if x.startswith(_LAPSE))
+    ticks = tuple(float(x.removeprefix(_NOTICE)) for x in (lapses - notices).elements())
     boot, _, number = head.rpartition(" ")
     same = bool(boot) and boot == _boot()
     counts = number == str(inode) and not last and (same or lines[-1:] == [_CLOSED])
-    return _Left(path, file, frozenset(lines) if counts else None, forgotten)
+    return _Legacy(path, file, frozenset(lines) if counts else None, ticks)
 
 
 def _boot() -> str:

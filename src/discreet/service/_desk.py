@@ -35,7 +35,7 @@ from discreet.errors import (
 from discreet.ledger import ChainedLedger
 from discreet.service import _ticks
 from discreet.service._admission import Admission
-from discreet.service._brake import LATE, Brake
+from discreet.service._brake import LAPSES, Brake
 from discreet.service._daybook import Daybook
 from discreet.service._errors import BusyError, StateError
 from discreet.service._home import Home
@@ -58,7 +58,7 @@ _PRICED: Final = 256
 """Prices, their margins, and repeated questions that are remembered."""
 _PATIENCE: Final = _ticks.GRID[-1]
 """Seconds for which places may be taken before no more questions are taken in."""
-_HELD: Final = 3
+_REQUESTS: Final = 3
 """Questions of one analyst that wait for an owner, at most."""
 
 
@@ -97,7 +97,7 @@ class Desk:
         self._following: set[asyncio.Task[None]] = set()
         self._parked: list[Order] = []
         """Paid before a stop, begun, and not taken up because the owner has closed its table."""
-        self._begun = 0
+        self._start_line = 0
         self._pricing = ThreadPoolExecutor(1, thread_name_prefix="price")
         self._previews = ThreadPoolExecutor(1, thread_name_prefix="preview")
         self._writers = ThreadPoolExecutor(32, thread_name_prefix="ledger")
@@ -110,7 +110,7 @@ class Desk:
         self.raises = Raises(home, counter.policy, self.ledger)
         self.board = Board(self.ledger)
         self.daybook.recall(self.orders.keep_late)
-        self.brake = Brake(self.orders.late())
+        self.brake = Brake(self.orders.lapses())
 
     @property
     def ledger(self) -> ChainedLedger:
@@ -124,7 +124,7 @@ class Desk:
         self._loop = asyncio.get_running_loop()
         self.ledger.gather()
         with self.ledger.reading() as (_, head):
-            self._begun = head.number
+            self._start_line = head.number
         for place in self.places:
             place.start()
         for order in self.orders.in_state("running"):
@@ -164,8 +164,8 @@ class Desk:
 
     def error_of(self, quote: Quote) -> dict[str, str]:
         """Expected margins of a price; worked out once for equal plans at equal prices."""
-        asked = [plan.lowered.query.hash for plan in quote.plans]
-        name = canonical([asked, quote.plan.noise, quote.cost, quote.confidence])
+        hashes = [plan.lowered.query.hash for plan in quote.plans]
+        name = canonical([hashes, quote.plan.noise, quote.cost, quote.confidence])
         return self._margins(name, quote.error)
 
     def times(self, bill: Bill, statements: Sequence[str]) -> tuple[float, float]:
@@ -184,19 +184,19 @@ class Desk:
         """
         if key is not None:
             async with self._alone(analyst, key):
-                known = self._asked(analyst, key, body)
-                return await self._ask(analyst, key, body) if known is None else known
+                earlier = self._earlier(analyst, key, body)
+                return await self._ask(analyst, key, body) if earlier is None else earlier
         if body.get("fresh"):
             return await self._ask(analyst, None, body)
         # one thread: many that read the same file at once would be in each other's way
         loop = asyncio.get_running_loop()
         head = await loop.run_in_executor(self._pricing, self._head)
-        asked = (analyst, canonical(dict(body)), head)
-        order = self._repeats.get(asked)
+        question = (analyst, canonical(dict(body)), head)
+        order = self._repeats.get(question)
         if order is None:
             order = await self._ask(analyst, None, body)
             if order.cached and order.state == "done":
-                self._repeats(asked, lambda: order)
+                self._repeats(question, lambda: order)
         return order
 
     @asynccontextmanager
@@ -212,15 +212,15 @@ class Desk:
             if others > 1:
                 self._asking[name] = lock, others - 1
 
-    def _asked(self, analyst: str, key: str, body: Mapping[str, Any]) -> Order | None:
+    def _earlier(self, analyst: str, key: str, body: Mapping[str, Any]) -> Order | None:
         """Give what was asked under a key before, if anything was."""
-        known = self.orders.find_key(analyst, key)
-        if known is not None and canonical(known.body) != canonical(dict(body)):
+        order = self.orders.find_key(analyst, key)
+        if order is not None and canonical(order.body) != canonical(dict(body)):
             raise IdempotencyError(
                 f"the key {key!r} was used for another question or price",
                 hint="use a new key for a new question",
             )
-        return known
+        return order
 
     async def _ask(self, analyst: str, key: str | None, body: Mapping[str, Any]) -> Order:
         """Take a question that has not been asked under its key; without one it gets a new one."""
@@ -237,26 +237,26 @@ class Desk:
         try:
             self._check_time(order)
         except DiscreetError:
-            if await self._known(order, bill):  # what needs no run is kept from nobody
+            if await self._reuse(order, bill):  # what needs no run is kept from nobody
                 return order
             raise
         limit = self.counter.policy.service.approval
-        if limit is not None and bill.cost.epsilon > limit and not await self._known(order, bill):
+        if limit is not None and bill.cost.epsilon > limit and not await self._reuse(order, bill):
             return await self.write(lambda: self._hold(order, bill))
         if not order.over:
             await self._pay(order, bill, new=key is None)
         return order
 
-    async def _known(self, order: Order, bill: Bill) -> bool:
+    async def _reuse(self, order: Order, bill: Bill) -> bool:
         """Give the answer that an equal question has, if one has any; nothing runs."""
         if order.body.get("fresh"):
             return False
-        paid = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
-        if paid is None or paid.outcome is None:
+        payment = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
+        if payment is None or payment.outcome is None:
             return False
         order.settle_by(bill)
-        order.line, order.hash = paid.receipt.number, paid.receipt.hash
-        await self._hand_out(order, bill, paid.outcome.text, own=False)
+        order.line, order.hash = payment.receipt.number, payment.receipt.hash
+        await self._hand_out(order, bill, payment.outcome.text, own=False)
         return True
 
     def _bill(
@@ -287,7 +287,7 @@ class Desk:
         """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
         if self.brake.bars(order.tick):
             raise BusyError(
-                f"{LATE} questions of this size were not done at their tick: no more of them "
+                f"{LAPSES} questions of this size were not done at their tick: no more of them "
                 "until the owner has looked",
                 hint="ask for fewer groups or joins",
             )
@@ -307,70 +307,70 @@ class Desk:
 
     async def _pay(self, order: Order, bill: Bill, *, new: bool = False) -> None:
         """Debit, then run; or give what is there. A `new` key has never been used."""
-        paid = await self.write(lambda: self._paid(order, bill, new=new))
-        if paid.receipt.charged:
-            self._begin(order, paid)
+        payment = await self.write(lambda: self._payment(order, bill, new=new))
+        if payment.receipt.charged:
+            self._begin(order, payment)
             return
         # one that is taken up again may find the outcome of its own debit
-        own = order.line == paid.receipt.number and not order.cached
-        free = self.daybook.unbegun(order.book, order.hash) and order.hash == paid.receipt.hash
-        order.line, order.hash = paid.receipt.number, paid.receipt.hash
-        if paid.outcome is not None:
-            await self._hand_out(order, bill, paid.outcome.text, own=own)
+        own = order.line == payment.receipt.number and not order.cached
+        free = self.daybook.unbegun(order.book, order.hash) and order.hash == payment.receipt.hash
+        order.line, order.hash = payment.receipt.number, payment.receipt.hash
+        if payment.outcome is not None:
+            await self._hand_out(order, bill, payment.outcome.text, own=own)
             return
         order.state = "running"
-        other = await self._same(paid)
+        other = await self._same(payment)
         if other is not None:  # the same question is underway: one run, one outcome, for both
             order.run, order.tick, order.cached = other.run, other.tick, not own
             await self.write(lambda: self.orders.keep(order))
             self._follow(order, other, bill)
             return
         if not free:
-            number, hash_ = paid.receipt.number, paid.receipt.hash
+            number, hash_ = payment.receipt.number, payment.receipt.hash
             ended = await self.write(lambda: self.ledger.outcome(number, hash_))
             if ended is not None and ended[1] is not None:  # by another host, while we waited
                 await self._hand_out(order, bill, ended[1], own=own)
                 return
-            await self.write(lambda: self.counter.meter(paid))
+            await self.write(lambda: self.counter.meter(payment))
         await self.write(lambda: self.orders.keep(order))
-        self._begin(order, paid)
+        self._begin(order, payment)
 
-    async def _hand_out(self, order: Order, bill: Bill, stored: str, *, own: bool) -> None:
+    async def _hand_out(self, order: Order, bill: Bill, record: str, *, own: bool) -> None:
         """Give what is stored, as the question wants it."""
-        text = self.counter.shaped(stored, bill)
+        text = self.counter.shaped(record, bill)
         order.cached = not own
         await self.write(lambda: self._end(order, text, self.orders.keep))
         order.end()
 
-    def _paid(self, order: Order, bill: Bill, *, new: bool) -> Paid:
+    def _payment(self, order: Order, bill: Bill, *, new: bool) -> Paid:
         """Find what is stored, or debit, and keep an order whose run may begin."""
-        paid = self._debit(order, bill, new=new)
-        if paid.receipt.charged:
-            order.line, order.hash = paid.receipt.number, paid.receipt.hash
-            order.fingerprint, order.state = paid.entry.fingerprint, "running"
+        payment = self._debit(order, bill, new=new)
+        if payment.receipt.charged:
+            order.line, order.hash = payment.receipt.number, payment.receipt.hash
+            order.fingerprint, order.state = payment.entry.fingerprint, "running"
             self.orders.keep(order)
-        return paid
+        return payment
 
     def _debit(self, order: Order, bill: Bill, *, new: bool) -> Paid:
         """Find what is stored, or debit; in a thread of the ledger's."""
         order.settle_by(bill, self.counter.proved(bill))
         who, fresh = order.analyst, bool(order.body.get("fresh"))
         with self.ledger.glance():
-            paid = None if fresh else self.counter.stored(bill, who, key=order.key)
-            if paid is not None:
-                return paid
+            payment = None if fresh else self.counter.stored(bill, who, key=order.key)
+            if payment is not None:
+                return payment
             if not new and self.ledger.bound(who, order.key):
                 # a stop came between: its own debit stands, and needs no room beside itself
                 return self.counter.pay(bill, who, key=order.key, fresh=fresh)
             day = self.admission.reserve(order, bill)
             try:
-                paid = self.counter.pay(bill, who, key=order.key, fresh=fresh)
+                payment = self.counter.pay(bill, who, key=order.key, fresh=fresh)
             except BaseException:
                 self.admission.give_back(day, order)
                 raise
-            if not paid.receipt.charged:
+            if not payment.receipt.charged:
                 self.admission.give_back(day, order)
-            return paid
+            return payment
 
     def _end(self, order: Order, text: str | None, keep: Callable[[Order], None]) -> None:
         """Keep an order with its outcome; None: it failed."""
@@ -382,25 +382,25 @@ class Desk:
         order.text, order.state = text, "failed" if text is None else "done"
         keep(order)
 
-    async def _same(self, paid: Paid) -> Order | None:
+    async def _same(self, payment: Paid) -> Order | None:
         """Give the order of this process that runs under a debit which another one has found."""
         for _ in range(100):  # its own task may be about to begin
-            if (other := self._live.get(paid.receipt.hash)) is not None:
+            if (other := self._live.get(payment.receipt.hash)) is not None:
                 return other
-            if paid.receipt.number <= self._begun:  # made before: whoever takes it up first runs it
-                return None
+            if payment.receipt.number <= self._start_line:
+                return None  # made before: whoever takes it up first runs it
             await asyncio.sleep(0.02)
         return None
 
-    def _begin(self, order: Order, paid: Paid) -> None:
+    def _begin(self, order: Order, payment: Paid) -> None:
         async def settle(text: str | None) -> None:
             if order.run is not None:
                 order.run.tell()
             try:
-                await self.write(lambda: self._settle(order, paid, text))
+                await self.write(lambda: self._settle(order, payment, text))
             except LedgerError:
                 # not stored, so not given out; taken up again at the next start
-                self._live.pop(paid.receipt.hash, None)
+                self._live.pop(payment.receipt.hash, None)
                 return
             order.end()
 
@@ -411,9 +411,9 @@ class Desk:
             settle, lambda: self.brake.holds(order.tick, time.monotonic()),
             lambda: self._is_late(order), lambda: self.brake.bars(order.tick),
             lambda: self._tell(order),
-            lambda: self.daybook.begin(paid.receipt.hash),
+            lambda: self.daybook.begin(payment.receipt.hash),
         )  # fmt: skip
-        self._live[paid.receipt.hash] = order
+        self._live[payment.receipt.hash] = order
         while len(self._live) > _REMEMBERED and next(iter(self._live.values())).over:
             self._live.popitem(last=False)
         self.turns.put(order.run)
@@ -422,7 +422,7 @@ class Desk:
         """Count a late run: no kill makes this forgotten."""
         assert order.run is not None
         assert order.run.last is not None
-        self.daybook.late(order.tick)
+        self.daybook.enter_lapse(order.tick)
         self.brake.count(order.run.last)
 
     def _tell(self, order: Order) -> None:
@@ -433,15 +433,15 @@ class Desk:
         except sqlite3.Error:  # a full disk; the daybook has it for the next start
             note("late run not entered", policy=self.name)
         else:
-            self.daybook.told(order.tick)
+            self.daybook.enter_notice(order.tick)
 
-    def _settle(self, order: Order, paid: Paid, text: str | None) -> None:
+    def _settle(self, order: Order, payment: Paid, text: str | None) -> None:
         try:
-            stored = self.counter.settle(paid, text).text
+            outcome = self.counter.settle(payment, text).text
         except EngineError:
-            stored = None
+            outcome = None
         try:
-            self._end(order, stored, self.orders.keep_state)
+            self._end(order, outcome, self.orders.keep_state)
         except sqlite3.Error:  # a full disk; the ledger has the outcome for the next start
             note("end of a question not entered", policy=self.name)
 
@@ -485,46 +485,46 @@ class Desk:
     def _hold(self, order: Order, bill: Bill) -> Order:
         """Let a question wait for an owner; one that waits already is the same order again."""
         with self._holding:
-            held = [o for o in self.waiting() if o.analyst == order.analyst]
-            asked = canonical(dict(order.body))
-            same = [o for o in held if canonical(dict(o.body)) == asked]
+            requests = [o for o in self.waiting() if o.analyst == order.analyst]
+            question = canonical(dict(order.body))
+            same = [o for o in requests if canonical(dict(o.body)) == question]
             if same and not order.body.get("fresh"):
                 return same[0]
-            if len(held) >= _HELD:
-                raise BusyError(f"{_HELD} of your questions wait for an owner already")
+            if len(requests) >= _REQUESTS:
+                raise BusyError(f"{_REQUESTS} of your questions wait for an owner already")
             with self.ledger.glance():
                 # what approval could not pay for must not wait
-                refused = self.admission.refusal(order.analyst, bill, order.id)
-            if refused is not None:
-                raise refused
+                refusal = self.admission.refusal(order.analyst, bill, order.id)
+            if refusal is not None:
+                raise refusal
             order.settle_by(bill)
             self.orders.keep(order)
             return order
 
     def waiting(self) -> list[Order]:
         """Questions that wait for an owner; those that have waited too long are declined."""
-        found = self.orders.in_state("waiting")
+        requests = self.orders.in_state("waiting")
         oldest = dt.datetime.now(dt.UTC) - dt.timedelta(days=self.counter.policy.service.expiry)
-        kept = []
-        for order in found:
+        waiting = []
+        for order in requests:
             with self._decisions:
                 old = dt.datetime.fromisoformat(order.asked) < oldest
                 if not old or order.id in self._claimed or order.state != "waiting":
-                    kept.append(order)
+                    waiting.append(order)
                     continue
                 order.state, order.decided = "declined", "it has waited too long"
             self.orders.keep(order)
             if self._loop is not None:  # whoever waits for it waits there, and this is a thread
                 self._loop.call_soon_threadsafe(order.ended.set)
-        return kept
+        return waiting
 
     def priced_anew(self, order: Order) -> tuple[Bill, DiscreetError | None]:
         """Price what waits by the policy of now, or say why that cannot be done any more."""
         with self.ledger.glance():
             try:
                 return self.orders.bill(order.body, order.analyst), None
-            except DiscreetError as refused:
-                return self.orders.bill_of(order), refused
+            except DiscreetError as refusal:
+                return self.orders.bill_of(order), refusal
 
     async def decide(
         self, id_: str, *, approve: bool, by: str, reason: str, seen: str
@@ -557,22 +557,24 @@ class Desk:
                 raise StateError(f"this request is {order.state} already")
             self._claimed.add(id_)  # it is not declined by its age meanwhile
         try:
-            return await self._decided(order, approve, f"{by}: {reason}", seen)
+            return await self._carry_out(order, approve, f"{by}: {reason}", seen)
         finally:
             self._claimed.discard(id_)
 
-    async def _decided(self, order: Order, approve: bool, said: str, seen: str) -> dict[str, Any]:
+    async def _carry_out(
+        self, order: Order, approve: bool, decision: str, seen: str
+    ) -> dict[str, Any]:
         """Decide what nobody else is deciding."""
         loop = asyncio.get_running_loop()
-        bill, refused = await loop.run_in_executor(self._pricing, lambda: self.priced_anew(order))
-        if seen != self.shown(order, bill):
+        bill, refusal = await loop.run_in_executor(self._pricing, lambda: self.priced_anew(order))
+        if seen != self.subject(order, bill):
             raise StateError(
                 "the policy or the price has changed since this request was shown",
                 hint="look at it again",
             )
-        if approve and refused is not None:
-            raise refused
-        order.decided = said
+        if approve and refusal is not None:
+            raise refusal
+        order.decided = decision
         try:
             if approve:
                 order.bound, order.tick = await loop.run_in_executor(
@@ -606,7 +608,7 @@ class Desk:
         """Runs that were not done at their tick, since there is this service's folder."""
         return self.orders.count_late()
 
-    def shown(self, order: Order, bill: Bill) -> str:
+    def subject(self, order: Order, bill: Bill) -> str:
         """Hash of what an owner decides about: question, price, policy."""
         plans = [plan.lowered.query.hash for plan in bill.plans]
         return digest(canonical([order.id, plans, bill.cost.to_dict(), self.fingerprint]))

@@ -126,5 +126,5 @@ def envelope(error: errors.DiscreetError) -> dict[str, Any]:
         name: value for name in ("line", "column") if (value := getattr(error, name, None))
     }
     text = None if hint is None else str(hint)
-    written = {"ok": False, "error": error.code, "message": message, "hint": text, **more}
-    return {**written, **({} if fix is None else {"fix": plain(fix)})}
+    body = {"ok": False, "error": error.code, "message": message, "hint": text, **more}
+    return {**body, **({} if fix is None else {"fix": plain(fix)})}

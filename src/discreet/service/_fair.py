@@ -18,19 +18,19 @@ class Fair:
 
     def __init__(self, most: int, refusal: str) -> None:
         self._most, self._refusal = most, refusal
-        self._asked: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
         self._turns: dict[str, asyncio.Lock] = {}
 
     @asynccontextmanager
     async def turn(self, who: str) -> AsyncIterator[None]:
         """Wait for one's turn, and hold it; too many of one analyst's are refused."""
-        if self._asked[who] >= self._most:
+        if self._counts[who] >= self._most:
             raise BusyError(self._refusal)
-        self._asked[who] += 1
+        self._counts[who] += 1
         try:
             async with self._turns.setdefault(who, asyncio.Lock()):
                 yield
         finally:
-            self._asked[who] -= 1
-            if not self._asked[who]:  # nobody holds the turn, or waits for it
-                del self._asked[who], self._turns[who]
+            self._counts[who] -= 1
+            if not self._counts[who]:  # nobody holds the turn, or waits for it
+                del self._counts[who], self._turns[who]

@@ -29,7 +29,7 @@ _BEHIND: Final = re.compile(r"([;,|\t\r\n])(?=\s*(?:[=@＝＠]|[+\-＋－](?![\d
 """Where a text would begin to run if a spreadsheet took a sign in it for the end of a cell."""
 
 
-def wanted(accept: str) -> str:
+def form_for(accept: str) -> str:
     """Choose the form that a caller accepts first; JSON where nothing is said."""
     offered = {f: f for f in (JSON, CSV, ARROW, HTML)}
     offered |= {"*/*": JSON, "application/*": JSON, "text/*": CSV, "": JSON}
@@ -70,14 +70,15 @@ def result(order: Order, fingerprint: str, signer: Signer, confidence: str) -> d
     else:
         about |= {
             "tick": order.tick, "line": {"number": order.line, "hash": order.hash},
-            "paid": paid(order), "policy": fingerprint, "left": order.left, "cached": order.cached,
+            "paid": payment(order), "policy": fingerprint, "left": order.left,
+            "cached": order.cached,
         }  # fmt: skip
-        released = {**about, "records": [answer["record"] for answer in data]}
-        about["signature"] = signer.sign(released)
+        content = {**about, "records": [answer["record"] for answer in data]}
+        about["signature"] = signer.sign(content)
     return {**about, "answers": data} if "questions" in order.body else {**about, **data[0]}
 
 
-def paid(order: Order) -> dict[str, Any]:
+def payment(order: Order) -> dict[str, Any]:
     """Say what an order has taken from the budget."""
     return {"epsilon": order.paid}
 
@@ -104,8 +105,8 @@ def to_csv(answer: Answer, confidence: str) -> bytes:
     """Write rows and intervals as CSV that no spreadsheet takes for a formula."""
     rows, ends = answer.to_dicts(), answer.interval(confidence)
     noisy = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
-    taken = set(answer.columns)
-    limited = [unused(f"{n} {end}", taken) for n in noisy for end in ("from", "to")]
+    names = set(answer.columns)
+    limited = [unused(f"{n} {end}", names) for n in noisy for end in ("from", "to")]
     header = [*answer.columns, *limited]
     out = io.StringIO()
     # where ; separates cells, only a text in quotes is one cell
@@ -135,11 +136,11 @@ def to_arrow(answer: Answer, confidence: str) -> bytes:
 
     rows, ends = answer.to_dicts(), answer.interval(confidence)
     columns: dict[str, list[Any]] = {n: [r[n] for r in rows] for n in answer.columns}
-    taken = set(answer.columns)
+    names = set(answer.columns)
     for name in answer.columns:
         if ends and isinstance(ends[0][name], tuple):
-            columns[unused(f"{name} from", taken)] = [_end(e[name][0]) for e in ends]
-            columns[unused(f"{name} to", taken)] = [_end(e[name][1]) for e in ends]
+            columns[unused(f"{name} from", names)] = [_end(e[name][0]) for e in ends]
+            columns[unused(f"{name} to", names)] = [_end(e[name][1]) for e in ends]
     table = pa.table(columns, metadata=marks(answer))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:

@@ -33,18 +33,18 @@ _FIELDS: Final[Mapping[str, Callable[[Any], str | None]]] = {
 
 def on_page(error: DiscreetError) -> dict[str, Any]:
     """Say a refusal as a page does: in words of its own fields, or without a hint."""
-    said = envelope(error)
+    body = envelope(error)
     if isinstance(error.hint, Hint):
-        fix = said.get("fix") or {}
+        fix = body.get("fix") or {}
         words = [_FIELDS[name](value) if name in _FIELDS else None for name, value in fix.items()]
-        written = [text for text in words if text is not None]
-        said["hint"] = ", ".join(written) if written and len(written) == len(words) else None
-    return said
+        hints = [text for text in words if text is not None]
+        body["hint"] = ", ".join(hints) if hints and len(hints) == len(words) else None
+    return body
 
 
-def fills(said: Mapping[str, Any], form: Mapping[str, str]) -> dict[str, str]:
+def fills(refusal: Mapping[str, Any], form: Mapping[str, str]) -> dict[str, str]:
     """Give the δ that a refusal asks for, where none was stated: the next try has it."""
-    fix = said.get("fix") or {}
+    fix = refusal.get("fix") or {}
     empty = not form.get("delta", "").strip()
     return {"delta": str(fix["delta"])} if empty and fix.keys() == {"delta"} else {}
 

@@ -69,8 +69,8 @@ class Door:
                 begun = True
                 own = [(k, v) for k, v in message.get("headers", []) if k.lower() != b"server"]
                 names = {k.lower() for k, _ in own}
-                kept = () if b"cache-control" in names else ((b"cache-control", b"no-store"),)
-                message = {**message, "headers": [*own, *HEADERS, *kept]}
+                cache = () if b"cache-control" in names else ((b"cache-control", b"no-store"),)
+                message = {**message, "headers": [*own, *HEADERS, *cache]}
             await send(message)
 
         try:
@@ -134,8 +134,8 @@ def _once(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-async def _say(send: Send, status: int, said: Mapping[str, Any]) -> None:
-    body = to_json(said)
+async def _say(send: Send, status: int, message: Mapping[str, Any]) -> None:
+    body = to_json(message)
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)),
                (b"connection", b"close")]  # fmt: skip
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -176,10 +176,10 @@ def from_json(body: bytes, media: str) -> dict[str, Any]:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError
-    return found
+    return fields
 
 
 def _constant(_: str) -> Any:
@@ -192,6 +192,6 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _too_deep(data: Any, left: int = _DEEPEST) -> bool:
+def _too_deep(data: Any, levels: int = _DEEPEST) -> bool:
     inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return left == 0 or any(_too_deep(value, left - 1) for value in inner)
+    return levels == 0 or any(_too_deep(value, levels - 1) for value in inner)

@@ -124,10 +124,10 @@ class Keys:
             "ON CONFLICT (id) DO UPDATE SET name = excluded.name, role = excluded.role",
             (public, who, role.value, _now()),
         )
-        found = self.by_id(public)
-        if found is None:
+        actor = self.by_id(public)
+        if actor is None:
             raise ParameterError("the owner of the data has revoked this sign-in")
-        return found
+        return actor
 
     def all(self) -> list[Actor]:
         """Everybody who has or had a key, oldest first."""
@@ -139,14 +139,14 @@ class Keys:
     def revoke(self, key: str, *, named: bool = True) -> list[str]:
         """Revoke a key by its id, or, if `named`, all keys of a name; give the ids."""
         listed = [a for a in self.all() if a.revoked is None]
-        found = [a.key for a in listed if key == a.key or (named and key == a.name)]
-        if not found:
+        ids = [a.key for a in listed if key == a.key or (named and key == a.name)]
+        if not ids:
             raise ParameterError(
                 f"no key in force is called {quote(key)}", hint="discreet key list"
             )
-        for public in found:
+        for public in ids:
             self._home.write("UPDATE keys SET revoked = ? WHERE id = ?", (_now(), public))
-        return found
+        return ids
 
     def check_not_last(self, key: Actor) -> None:
         """Refuse an owner's key without which nobody decides what it decides; its host may."""
@@ -165,15 +165,15 @@ class Keys:
         shape = _SHAPE.fullmatch(text)
         if shape is None:
             return None
-        found = self._lookup(shape[1])
+        row = self._lookup(shape[1])
         # compared also where there is none: the work is the same
-        right = compare_digest(_hash(shape[2]), "0" * 64 if found is None else found[0])
-        return found[1] if found is not None and right and found[1].revoked is None else None
+        right = compare_digest(_hash(shape[2]), "0" * 64 if row is None else row[0])
+        return row[1] if row is not None and right and row[1].revoked is None else None
 
     def by_id(self, public: str) -> Actor | None:
         """Give the owner of a key in force by the key's public name, for sessions."""
-        found = self._lookup(public)
-        return None if found is None or found[1].revoked is not None else found[1]
+        row = self._lookup(public)
+        return None if row is None or row[1].revoked is not None else row[1]
 
     def _lookup(self, public: str) -> tuple[str, Actor] | None:
         rows = self._home.read(
@@ -184,11 +184,11 @@ class Keys:
 
 
 def _actor(row: tuple[Any, ...]) -> Actor:
-    name, role, key, policies, made, revoked, only = row
-    return Actor(name, Role(role), key, _opened(policies, only), made, revoked)
+    name, role, key, policies, since, revoked, only = row
+    return Actor(name, Role(role), key, _opened(policies, only), since, revoked)
 
 
-def _opened(written: str, only: str | None) -> tuple[str, ...]:
+def _opened(text: str, only: str | None) -> tuple[str, ...]:
     """Read which policies a key opens.
 
     Older versions wrote names with blanks between them. One that has blanks in it cannot be told
@@ -196,20 +196,20 @@ def _opened(written: str, only: str | None) -> tuple[str, ...]:
     """
     if only is not None:
         return tuple(json.loads(only))
-    if written.split() == [written]:
-        return (written,)
-    return _UNCLEAR if written else ()
+    if text.split() == [text]:
+        return (text,)
+    return _UNCLEAR if text else ()
 
 
 def _policies(names: tuple[str, ...]) -> tuple[str, ...]:
     """Accept names of policies: each once, none of them empty."""
-    found = tuple(dict.fromkeys(plain_str(name, "policy") for name in names))
-    if not all(name.strip() for name in found):
+    policies = tuple(dict.fromkeys(plain_str(name, "policy") for name in names))
+    if not all(name.strip() for name in policies):
         raise ParameterError(
             "a policy has a name; a key without one is good for all of them",
             hint="discreet key add ana",
         )
-    return found
+    return policies
 
 
 def _checked(name: str) -> str:

@@ -15,23 +15,23 @@ def python(order: Order, url: str, policy: str | None) -> str:
     """Write the program that asks the same; `policy` where the service has several."""
     more = {"policy": policy} if policy is not None else {}
     options = {**more, **({"dummy": True} if order.dummy else {})}
-    opened = f'curator = dc.connect("{url}", key="dk_…"{_named(options)})'
-    return "\n".join(["import discreet as dc", opened, *_asked(order.body)])
+    connection = f'curator = dc.connect("{url}", key="dk_…"{_keywords(options)})'
+    return "\n".join(["import discreet as dc", connection, *_question(order.body)])
 
 
-def _asked(body: Mapping[str, Any]) -> list[str]:
+def _question(body: Mapping[str, Any]) -> list[str]:
     offer = {k: v for k, v in body.items() if k not in ("sql", "questions")}
     if "sql" in body:
-        return [f"answer = curator.sql({body['sql']!r}{_named(offer)})"]
+        return [f"answer = curator.sql({body['sql']!r}{_keywords(offer)})"]
     offer.pop("confidence", None)  # of intervals, which an answer gives at any level
-    lines = [f"with curator.batch({_named(offer).removeprefix(', ')}) as batch:"]
+    lines = [f"with curator.batch({_keywords(offer).removeprefix(', ')}) as batch:"]
     for number, part in enumerate(body["questions"], 1):
         how = {k: v for k, v in part.items() if k != "sql"}
-        lines.append(f"    answer{number} = batch.sql({part['sql']!r}{_named(how)})")
+        lines.append(f"    answer{number} = batch.sql({part['sql']!r}{_keywords(how)})")
     return lines
 
 
-def _named(values: Mapping[str, Any]) -> str:
+def _keywords(values: Mapping[str, Any]) -> str:
     return "".join(f", {name}={value!r}" for name, value in values.items())
 
 

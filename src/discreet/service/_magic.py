@@ -29,13 +29,13 @@ def ask_cell(line: str, cell: str, names: dict[str, Any]) -> Answer | Price:
     service that ``DISCREET_URL`` and ``DISCREET_KEY`` name.
     """
     words = shlex.split(line)
-    given = dict(word.partition("=")[::2] for word in words if word != "preview")
-    unknown = set(given) - {*_PRICES, "into", "with"}
+    options = dict(word.partition("=")[::2] for word in words if word != "preview")
+    unknown = set(options) - {*_PRICES, "into", "with"}
     if unknown:
         raise ParameterError(
             f"%%discreet has no option {min(unknown)!r}", hint=Hint("epsilon", "0.1")
         )
-    curator: Any = names.get(given.get("with", "curator"))
+    curator: Any = names.get(options.get("with", "curator"))
     if curator is None:
         url, key = os.environ.get("DISCREET_URL"), os.environ.get("DISCREET_KEY")
         if not url or not key:
@@ -44,8 +44,8 @@ def ask_cell(line: str, cell: str, names: dict[str, Any]) -> Answer | Price:
                 hint=Hint.call("curator = dc.connect", None, "https://…", key="dk_…"),
             )
         curator = connect(url, key)
-    offer: dict[str, Any] = {name: given[name] for name in _PRICES if name in given}
-    asked: Answer | Price = (curator.preview if "preview" in words else curator.sql)(cell, **offer)
-    if "into" in given:
-        names[given["into"]] = asked
-    return asked
+    offer: dict[str, Any] = {name: options[name] for name in _PRICES if name in options}
+    answer: Answer | Price = (curator.preview if "preview" in words else curator.sql)(cell, **offer)
+    if "into" in options:
+        names[options["into"]] = answer
+    return answer

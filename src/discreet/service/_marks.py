@@ -62,12 +62,12 @@ class Marks:
         """Hold a mark, if nobody does; give the hold's name."""
         name, now = secrets.token_hex(16), time.time()
         self._home.write("INSERT OR IGNORE INTO marks (host, ledger) VALUES (?, ?)", (host, ledger))
-        taken = self._home.write(
+        rows = self._home.write(
             "UPDATE marks SET hold = ?, until = ? WHERE host = ? AND ledger = ? "
             "AND (hold IS NULL OR until < ?)",
             (name, now + LEASE, host, ledger, now),
         )
-        return name if taken else None
+        return name if rows else None
 
     def check_name(self, host: str, ledger: str, mark: Mapping[str, Any] | None) -> None:
         """Refuse a ledger that has its mark under another name."""
@@ -81,13 +81,13 @@ class Marks:
 
     def move(self, host: str, ledger: str, hold: str, mark: Mapping[str, Any]) -> None:
         """Move a mark that is held."""
-        done = self._home.write(
+        rows = self._home.write(
             "UPDATE marks SET mark = ? WHERE host = ? AND ledger = ? AND hold = ? AND until > ? "  # noqa: S608 - constants
             f"AND NOT {_ELSEWHERE}",
             (canonical(dict(mark)), host, ledger, hold, time.time(), host, ledger, mark["first"]),
             durable=True,
         )
-        if not done:
+        if not rows:
             self.check_name(host, ledger, mark)
             raise _not_held()
 
@@ -145,16 +145,16 @@ class MarkRoutes:
     async def move(self, request: Request) -> Response:
         """Move a mark that you hold; without a mark, let it go."""
         host, body = self._host(request), await body_of(request, _schema.MOVE)
-        ledger, given = body["ledger"], body.get("mark")
-        if given is None:
+        ledger, fields = body["ledger"], body.get("mark")
+        if fields is None:
             self._marks.let_go(host, ledger, body["hold"])
             return reply({"moved": True})
-        known, mark = self._marks.read(host, ledger), Mark(**given)
+        before, mark = self._marks.read(host, ledger), Mark(**fields)
         if mark.policy != ledger:
             raise RequestError("this mark is another ledger's")
-        if behind(mark, None if known is None else Mark(**known)):
+        if behind(mark, None if before is None else Mark(**before)):
             if not body.get("back"):
                 raise StateError("this mark is behind the one that is known")
             note("mark moved back", host=host)
-        self._marks.move(host, ledger, body["hold"], given)
+        self._marks.move(host, ledger, body["hold"], fields)
         return reply({"moved": True})

@@ -48,7 +48,7 @@ class Tools:
         self._curator = curator
         self._cap = decimal(cap, "cap")
         self._spent = Fraction(0)
-        self._known: dict[str, dict[str, Any]] = {}
+        self._answers: dict[str, dict[str, Any]] = {}
         self._waits: dict[str, str] = {}  # keys of questions that an owner decides about
         self._lock = threading.Lock()
         self._turns = turns
@@ -88,15 +88,15 @@ class Tools:
         offer = _offer(epsilon, within, delta)
         name = canonical([sql, plain(offer)])
         with self._lock:
-            if name in self._known:
-                return self._known[name]
+            if name in self._answers:
+                return self._answers[name]
             price = Fraction(0) if name in self._waits else self._reserved(sql, offer)
             answer = self._answer(name, sql, offer)
             if answer.cached:
                 self._spent -= price
             data: dict[str, Any] = plain(as_data(answer, "0.95", record=False))
             data["conversation_left"] = show(self._cap - self._spent)
-            self._known[name] = data
+            self._answers[name] = data
             return data
 
     def _reserved(self, sql: str, offer: Mapping[str, Any]) -> Fraction:
@@ -142,18 +142,18 @@ def _offer(
             "say what the question may cost, or how exact it must be: one of epsilon and within",
             hint=Hint("epsilon", "0.05"),
         )
-    given = {"epsilon": epsilon, "within": within, "delta": delta}
-    return {name: value for name, value in given.items() if value is not None}
+    offer = {"epsilon": epsilon, "within": within, "delta": delta}
+    return {name: value for name, value in offer.items() if value is not None}
 
 
 Find = Callable[[Any], Tools]
 """Gives the tools of whoever sent a message, by its request; over standard input it has none."""
 
 
-def _refused(said: Mapping[str, Any]) -> str:
+def _refusal_text(body: Mapping[str, Any]) -> str:
     """Write a refusal as errors are written, from what every route says of it."""
-    hint = said["hint"]
-    return str(said["message"]) + ("" if hint is None else f"\n    try: {hint}")
+    hint = body["hint"]
+    return str(body["message"]) + ("" if hint is None else f"\n    try: {hint}")
 
 
 def server(find: Find) -> Any:
@@ -165,26 +165,26 @@ def server(find: Find) -> Any:
     # it would print what every library of the process says, addresses and durations included
     root, quiet = logging.getLogger(), logging.getLogger("mcp")
     handlers, level = root.handlers[:], root.level
-    made = MCPServer("discreet")
+    app = MCPServer("discreet")
     root.handlers[:] = handlers
     root.setLevel(level)
     quiet.propagate = False
     quiet.addHandler(logging.NullHandler())
     # it would hand durations to whatever telemetry the process has
-    made.middleware[:] = [m for m in made.middleware if "Telemetry" not in type(m).__name__]
+    app.middleware[:] = [m for m in app.middleware if "Telemetry" not in type(m).__name__]
 
     def refusing(ctx: Any, work: Callable[[Tools], Any]) -> str:
-        failed = ""
+        message = ""
         try:
             tools = find(ctx.request_context.request)
             with tools.turn():
                 return json.dumps(plain(work(tools)), ensure_ascii=False)
         except DiscreetError as refusal:
-            failed = _refused(envelope(refusal))
+            message = _refusal_text(envelope(refusal))
         except Exception as error:  # noqa: BLE001 - whatever it says could depend on the data
             note("internal", error)
-            failed = _refused(INTERNAL)
-        raise ToolError(failed)
+            message = _refusal_text(INTERNAL)
+        raise ToolError(message)
 
     def tables(ctx: Any) -> str:
         """List the tables, their columns with public domains, and whom they protect. Free."""
@@ -228,5 +228,5 @@ def server(find: Find) -> Any:
     for tool in (tables, preview, ask, budget, explain):
         # the library gives its own object to the parameter of this type
         tool.__annotations__["ctx"] = Context
-        made.tool()(tool)
-    return made
+        app.tool()(tool)
+    return app

@@ -54,48 +54,48 @@ class Rules:
 
     def person(self, claims: Mapping[str, Any]) -> tuple[str, Role, bool]:
         """Give name and role of somebody whom the file knows, and whether it knows the name."""
-        said = claims.get(self.claim)
+        who = claims.get(self.claim)
         if self.claim == "email" and claims.get("email_verified") is not True:
-            said = None
-        if not isinstance(said, str) or not said:
+            who = None
+        if not isinstance(who, str) or not who:
             raise ForbiddenError("the provider does not say who this is")
-        if (entry := self.people.get(said)) is not None:
+        if (entry := self.people.get(who)) is not None:
             return entry["name"], Role(entry["role"]), True
         member = claims.get(self.groups_claim)
-        named = member if isinstance(member, list) else []
-        roles = {self.groups[g] for g in named if isinstance(g, str) and g in self.groups}
+        names = member if isinstance(member, list) else []
+        roles = {self.groups[g] for g in names if isinstance(g, str) and g in self.groups}
         if len(roles) != 1:
             raise ForbiddenError("the owner of the data has given you no role here")
-        return said, Role(roles.pop()), False
+        return who, Role(roles.pop()), False
 
 
 def rules(path: Path) -> Rules:
     """Read the owner's file."""
     try:
-        said = tomllib.loads(path.read_text("utf-8"))
+        fields = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         raise ParameterError(f"the rules of sign-in in {str(path)!r} cannot be read") from None
-    if unknown := sorted(set(said) - _FIELDS):
+    if unknown := sorted(set(fields) - _FIELDS):
         raise ParameterError(f"rules of sign-in have no field {unknown[0]!r}")
-    secret = said.get("client_secret") or os.environ.get("DISCREET_OIDC_SECRET", "")
-    people, groups = said.get("people", {}), said.get("groups", {})
+    secret = fields.get("client_secret") or os.environ.get("DISCREET_OIDC_SECRET", "")
+    people, groups = fields.get("people", {}), fields.get("groups", {})
     try:
         for role in (*(p["role"] for p in people.values()), *groups.values()):
             Role(role)
-        found = Rules(
-            said["issuer"].rstrip("/"), said["client_id"], secret, said["address"].rstrip("/"),
-            said.get("claim", "sub"), {k: {"name": p["name"], "role": p["role"]}
-                                       for k, p in people.items()},
-            said.get("groups_claim", "groups"), groups,
+        sheet = Rules(
+            fields["issuer"].rstrip("/"), fields["client_id"], secret,
+            fields["address"].rstrip("/"), fields.get("claim", "sub"),
+            {k: {"name": p["name"], "role": p["role"]} for k, p in people.items()},
+            fields.get("groups_claim", "groups"), groups,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ParameterError(
             "rules of sign-in state issuer, client_id and address; people have a name and a role",
             hint='[people]\n"ana@example.org" = { name = "ana", role = "analyst" }',
         ) from None
-    for url in (found.issuer, found.address):
+    for url in (sheet.issuer, sheet.address):
         _check_address(url)
-    return found
+    return sheet
 
 
 def _check_address(url: str) -> str:
@@ -110,7 +110,7 @@ class Provider:
 
     def __init__(self, rules_: Rules, home: Home, keys: Keys) -> None:
         self.rules, self._home, self._keys = rules_, home, keys
-        self._known: tuple[float, dict[str, Any], Any] | None = None
+        self._cache: tuple[float, dict[str, Any], Any] | None = None
 
     async def begin(self) -> tuple[str, str]:
         """Give where a browser goes to sign in, and the name of this attempt, for its cookie."""
@@ -171,8 +171,8 @@ class Provider:
 
     async def _about(self) -> tuple[dict[str, Any], Any]:
         """Give the provider's addresses and keys; looked up once an hour."""
-        if self._known is not None and time.monotonic() - self._known[0] < 3600:
-            return self._known[1:]
+        if self._cache is not None and time.monotonic() - self._cache[0] < 3600:
+            return self._cache[1:]
         import httpx  # noqa: PLC0415 - an extra
         from joserfc import jwk  # noqa: PLC0415 - as above
 
@@ -183,13 +183,13 @@ class Provider:
                 for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
                     _check_address(about[name])
                 {self.rules.issuer: True}[about["issuer"].rstrip("/")]  # another one is none
-                said = (await client.get(about["jwks_uri"])).raise_for_status().json()
-            keys = jwk.KeySet.import_key_set(said)
+                key_set = (await client.get(about["jwks_uri"])).raise_for_status().json()
+            keys = jwk.KeySet.import_key_set(key_set)
         except Exception:  # noqa: BLE001 - what a provider says is no text of ours
             keys = None
         if keys is None:
             raise UnknownCallerError("the provider of sign-in cannot be reached")
-        self._known = (time.monotonic(), about, keys)
+        self._cache = (time.monotonic(), about, keys)
         return about, keys
 
     def _client(self) -> Any:

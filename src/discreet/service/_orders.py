@@ -117,15 +117,15 @@ class Shelf:
 
     def put(self, order: Order) -> list[Order]:
         """Add an outcome, or use it again; give the orders whose outcomes there is no room for."""
-        gone: list[Order] = []
+        surplus: list[Order] = []
         if order.size < LONG:
-            return gone
+            return surplus
         with self._lock:
             self._long[order.id] = order
             self._long.move_to_end(order.id)
             while len(self._long) > 1 and sum(o.size for o in self._long.values()) > _TEXTS:
-                gone.append(self._long.popitem(last=False)[1])
-        return gone
+                surplus.append(self._long.popitem(last=False)[1])
+        return surplus
 
 
 class Orders:
@@ -146,18 +146,18 @@ class Orders:
         rows = self._home.read("SELECT bill FROM orders WHERE id = ?", (order.id,))
         if rows and rows[0][0] is not None:
             try:
-                kept: Bill = pickle.loads(rows[0][0])  # noqa: S301 - from our own private folder
+                bill: Bill = pickle.loads(rows[0][0])  # noqa: S301 - from our own private folder
             except Exception:  # noqa: BLE001 - written by another version
                 note("bill cannot be read", policy=self._policy)
             else:
-                return kept
+                return bill
         return self.bill(order.body, order.analyst)
 
     def find(self, id_: str) -> Order | None:
         """Give an order by its id; its outcome is read when somebody wants it."""
-        known = self._recent.get(id_)
-        if known is not None:
-            return known
+        recent = self._recent.get(id_)
+        if recent is not None:
+            return recent
         rows = self._home.read(
             "SELECT id, policy, analyst, key, body, state, price, asked, line, hash, cached, "
             "decided, bill, book FROM orders WHERE id = ? AND policy = ?",
@@ -165,9 +165,9 @@ class Orders:
         )
         if not rows:
             return None
-        own, policy, analyst, key, body, state, price, asked, line, hash_, *rest, book = rows[0]
+        own, policy, analyst, key, body, state, price, moment, line, hash_, *rest, book = rows[0]
         order = Order(
-            own, policy, analyst, key, json.loads(body), state, Fraction(price), asked,
+            own, policy, analyst, key, json.loads(body), state, Fraction(price), moment,
             line, hash_, bool(rest[0]), *rest[1:],
         )  # fmt: skip
         order.book = book
@@ -276,24 +276,24 @@ class Orders:
         else:  # the folder has lost it
             self.keep(order)
 
-    def keep_late(self, tick: float, asked: str = "") -> None:
+    def keep_late(self, tick: float, when: str = "") -> None:
         """Write down that a run was not done at its tick."""
         self._home.write(
             "INSERT INTO late (policy, tick, asked) VALUES (?, ?, ?)",
-            (self._policy, tick, asked or now()),
+            (self._policy, tick, when or now()),
         )
 
-    def late(self) -> list[float]:
+    def lapses(self) -> list[float]:
         """Ticks that runs have missed since an owner has looked."""
-        found = self._home.read(
+        rows = self._home.read(
             "SELECT tick FROM late WHERE policy = ? AND seen = 0", (self._policy,)
         )
-        return [tick for (tick,) in found]
+        return [tick for (tick,) in rows]
 
     def count_late(self) -> int:
         """How many runs have missed their ticks, ever."""
-        ((found,),) = self._home.read("SELECT COUNT(*) FROM late WHERE policy = ?", (self._policy,))
-        return int(found)
+        ((count,),) = self._home.read("SELECT COUNT(*) FROM late WHERE policy = ?", (self._policy,))
+        return int(count)
 
     def look_at_late(self) -> None:
         """Write down that an owner has looked at what was late."""

@@ -19,8 +19,8 @@ from discreet.service._keys import Role
 from discreet.service._pages import Pages, read_form, redirect
 from discreet.service._sessions import Session
 
-_DONE_COOKIE: Final = "discreet_done"
-_DONE: Final = {
+_DEED_COOKIE: Final = "discreet_done"
+_DEEDS: Final = {
     "approved": "Approved, and paid for.",
     "declined": "Declined; nothing was charged.",
     "agreed": "You have agreed to it: the new total is on record, in both names.",
@@ -56,27 +56,27 @@ class OwnerPages:
     async def _page(self, request: Request, session: Session, **more: Any) -> Response:
         desk = self._pages.desk(request, session)
         waiting = await desk.write(lambda: _views.requests_of(desk))
-        for shown in waiting:
-            shown["text"] = shown["question"].get("sql") or json.dumps(shown["question"], indent=1)
+        for entry in waiting:
+            entry["text"] = entry["question"].get("sql") or json.dumps(entry["question"], indent=1)
         raises = [r.to_dict() for r in await desk.write(desk.raises.waiting)]
-        found = await desk.write(desk.ledger.verify)
+        report = await desk.write(desk.ledger.verify)
         state = await desk.write(lambda: desk.ledger.state)
         toml = more.pop("toml", None) or await desk.write(lambda: _views.draft_of(desk))
-        done = request.cookies.get(_DONE_COOKIE) if request.method == "GET" else None
-        given = {"name": "", "columns": "", "checked": None, "revoking": None,
-                 "note": _DONE.get(done or ""), **more}  # fmt: skip
+        deed = request.cookies.get(_DEED_COOKIE) if request.method == "GET" else None
+        fields = {"name": "", "columns": "", "checked": None, "revoking": None,
+                  "note": _DEEDS.get(deed or ""), **more}  # fmt: skip
         totals = {n: show(v) for n in ("epsilon", "delta", "rho")
                   if (v := getattr(state.limits, n))}  # fmt: skip
         response = self._pages.show(
             "owner.html", request, session, title="Owner", requests=waiting, raises=raises,
             totals=totals,
-            keys=self._house.keys_of(session.actor), verified=str(found), overruns=desk.overruns,
+            keys=self._house.keys_of(session.actor), verified=str(report), overruns=desk.overruns,
             closed=bool(state.closed) or desk.braked, toml=toml, drafts=self._house.draft,
-            two=desk.counter.policy.service.owners > 1, shares=_written(state.limits.shares),
-            twin=self._pages.twin(request, session, "requests"), **given,
+            two=desk.counter.policy.service.owners > 1, shares=_shares_text(state.limits.shares),
+            twin=self._pages.twin(request, session, "requests"), **fields,
         )  # fmt: skip
-        if done is not None:
-            response.delete_cookie(_DONE_COOKIE)
+        if deed is not None:
+            response.delete_cookie(_DEED_COOKIE)
         return response
 
     async def _decide(self, request: Request, session: Session) -> Response:
@@ -88,7 +88,7 @@ class OwnerPages:
             seen=form.get("seen", ""),
         )  # fmt: skip
         words = ("approved", "declined") if asked else ("agreed", "disagreed")
-        return _done(words[0] if approve else words[1])
+        return _back(words[0] if approve else words[1])
 
     async def _add_key(self, request: Request, session: Session) -> Response:
         form = await read_form(request)
@@ -105,20 +105,20 @@ class OwnerPages:
         if form.get("sure") != "yes":
             return await self._page(request, session, revoking=key)
         self._house.revoke_key(id_, session.actor)
-        return _done("revoked")
+        return _back("revoked")
 
     async def _raise(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
         totals = {n: text for n in ("epsilon", "delta", "rho") if (text := form.get(n, "").strip())}
         by, reason = session.actor.name, form.get("reason", "")[:2000]
-        made = await desk.write(lambda: desk.raises.propose(totals, by=by, reason=reason))
-        return _done("raised" if made is None else "proposed")
+        proposal = await desk.write(lambda: desk.raises.propose(totals, by=by, reason=reason))
+        return _back("raised" if proposal is None else "proposed")
 
     async def _share(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
-        shares, reason = _read(form.get("shares", "")), form.get("reason", "")[:2000]
+        shares, reason = _read_shares(form.get("shares", "")), form.get("reason", "")[:2000]
         await desk.write(lambda: desk.ledger.set_shares(shares, by=session.actor.name, note=reason))
-        return _done("shared")
+        return _back("shared")
 
     async def _close(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
@@ -127,7 +127,7 @@ class OwnerPages:
         await desk.write(lambda: act(by=session.actor.name, note=reason))
         if form.get("closed") != "yes":
             desk.acknowledge()
-        return _done("closed" if form.get("closed") == "yes" else "opened")
+        return _back("closed" if form.get("closed") == "yes" else "opened")
 
     # -- policies in the making --------------------------------------------------------------
 
@@ -151,10 +151,10 @@ class OwnerPages:
                                 checked=verdict(toml))  # fmt: skip
 
 
-def _done(what: str) -> Response:
+def _back(what: str) -> Response:
     """Go back to the page, which says once what was done."""
     response = redirect("/owner")
-    response.set_cookie(_DONE_COOKIE, what, max_age=60, httponly=True, samesite="lax")
+    response.set_cookie(_DEED_COOKIE, what, max_age=60, httponly=True, samesite="lax")
     return response
 
 
@@ -163,9 +163,9 @@ def verdict(toml: str) -> dict[str, Any]:
     try:
         pol.loads(toml + "\n")
     except DiscreetError as refusal:
-        said = envelope(refusal)
+        body = envelope(refusal)
         # the page names the line, and shows the text above
-        return {**said, "message": _PLACE.sub("", said["message"].partition("\n")[0])}
+        return {**body, "message": _PLACE.sub("", body["message"].partition("\n")[0])}
     except RecursionError:
         return envelope(ParameterError("this text is nested too deeply"))
     return {"ok": True, "message": "This draft is a policy that can be used.", "hint": None}
@@ -175,16 +175,16 @@ def _typed(form: dict[str, str], name: str) -> str:
     return form.get(name, "").replace("\r\n", "\n")
 
 
-def _written(shares: Mapping[str, Fraction]) -> str:
+def _shares_text(shares: Mapping[str, Fraction]) -> str:
     """Shares as an owner writes them."""
     return ", ".join(f"{name} = {show(part)}" for name, part in shares.items())
 
 
-def _read(text: str) -> dict[str, str]:
+def _read_shares(text: str) -> dict[str, str]:
     """Read shares as an owner writes them; nothing: there are none any more."""
-    named = [part.partition("=") for part in text.split(",") if part.strip()]
-    found = {name.strip(): part.strip() for name, _, part in named}
-    if len(found) < len(named) or not all(name and part for name, part in found.items()):
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    shares = {name.strip(): part.strip() for name, _, part in pairs}
+    if len(shares) < len(pairs) or not all(name and part for name, part in shares.items()):
         raise ParameterError("a share is a name and a part of the whole, each name once",
                              hint="ana = 0.5, ben = 0.25")  # fmt: skip
-    return found
+    return shares

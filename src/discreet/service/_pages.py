@@ -77,8 +77,8 @@ class Pages:
         self.router = APIRouter(include_in_schema=False)
         for method, path, page, roles in (
             ("GET", "/", self._home, Role), ("POST", "/logout", self._logout, Role),
-            ("GET", "/ask", self._ask, _ASKING), ("POST", "/ask", self._asked, _ASKING),
-            ("POST", "/ask/price", self._priced, _ASKING),
+            ("GET", "/ask", self._ask, _ASKING), ("POST", "/ask", self._submit, _ASKING),
+            ("POST", "/ask/price", self._show_price, _ASKING),
             ("GET", "/answers/{id_}", self._answer, _INSIDE),
             ("GET", "/answers/{id_}/{file}", self._file, _INSIDE),
             ("GET", "/budget", self._budget, _INSIDE),
@@ -122,9 +122,9 @@ class Pages:
 
     def missing(self, request: Request) -> Response:
         """Say to a browser that nothing is at an address."""
-        said = {"message": "There is nothing at this address.", "hint": None}
+        body = {"message": "There is nothing at this address.", "hint": None}
         session = self._session(request)
-        return self.show("error.html", request, session, 404, title="Not found", refusal=said)
+        return self.show("error.html", request, session, 404, title="Not found", refusal=body)
 
     def failed(self) -> Response:
         """Say to a browser one constant; whatever failed is not asked again for this page."""
@@ -151,11 +151,11 @@ class Pages:
         actor = self._house.keys.find(form.get("key", "").strip())
         if actor is None:
             await _api.until_first_tick(request)
-            said = {"message": "This key is not in force.", "hint": None}
-            return self.show("login.html", request, None, 401, title="Sign in", refusal=said)
-        return self._begun(request, actor)
+            body = {"message": "This key is not in force.", "hint": None}
+            return self.show("login.html", request, None, 401, title="Sign in", refusal=body)
+        return self._open_session(request, actor)
 
-    def _begun(self, request: Request, actor: Actor) -> Response:
+    def _open_session(self, request: Request, actor: Actor) -> Response:
         """Sign somebody in under a new name, whatever name the browser came with."""
         old = request.cookies.get(_COOKIE)
         if old:
@@ -185,7 +185,7 @@ class Pages:
             actor = await self._house.oidc.finish(attempt, dict(request.query_params))
         except DiscreetError as refusal:
             return await self._not_signed_in(request, refusal)
-        response = self._begun(request, actor)
+        response = self._open_session(request, actor)
         response.delete_cookie(_ATTEMPT)
         return response
 
@@ -206,7 +206,7 @@ class Pages:
         request: Request,
         session: Session | None,
         status: int = 200,
-        **given: Any,
+        **fields: Any,
     ) -> Response:
         mine = self._policies(session)
         desk = None if session is None or not mine else self.desk(request, session)
@@ -220,7 +220,7 @@ class Pages:
             "left": None if desk is None or session is None
             else _views.left_of(desk, session.actor.name),
         }  # fmt: skip
-        text = self._templates.get_template(template).render({**shared, **given})
+        text = self._templates.get_template(template).render({**shared, **fields})
         response = Response(text, status, media_type="text/html")
         if desk is not None and request.query_params.get("policy") == desk.name:
             response.set_cookie(_CHOICE, address(desk.name), httponly=True, samesite="lax",
@@ -232,17 +232,17 @@ class Pages:
         mine = self._policies(session)
         if not mine:
             raise GoneError("there is no policy for you here")
-        chosen = request.query_params.get("policy") or unquote(request.cookies.get(_CHOICE, ""))
-        return self._house.desks[chosen if chosen in mine else mine[0]]
+        name = request.query_params.get("policy") or unquote(request.cookies.get(_CHOICE, ""))
+        return self._house.desks[name if name in mine else mine[0]]
 
     def _policies(self, session: Session | None) -> list[str]:
         if session is None:
             return []
         return [name for name in self._house.desks if session.actor.may_use(name)]
 
-    def fragment(self, template: str, **given: Any) -> Response:
+    def fragment(self, template: str, **fields: Any) -> Response:
         """Give a part of a page."""
-        text = self._templates.get_template(template).render(**given)
+        text = self._templates.get_template(template).render(**fields)
         return Response(text, media_type="text/html")
 
     # -- asking ------------------------------------------------------------------------------
@@ -258,48 +258,48 @@ class Pages:
     ) -> Response:
         desk = self.desk(request, session)
         tables = desk.counter.policy.tables
-        given = {**_BLANK, **{k: v for k, v in form.items() if k in _BLANK}}
+        fields = {**_BLANK, **{k: v for k, v in form.items() if k in _BLANK}}
         columns = {name: list(table.columns) for name, table in tables.items()}
-        chosen = given["table"] if given["table"] in tables else next(iter(tables))
+        current = fields["table"] if fields["table"] in tables else next(iter(tables))
         orders = [
             {"id": o.id, "asked": o.asked, "text": _pictures.shortened(question_of(o), 80),
              "state": o.state, "price": show(o.paid)}
             for o in desk.orders.of(session.actor.name, 20)
         ]  # fmt: skip
-        shown = {"price": None, "refusal": None, **more}
+        extras = {"price": None, "refusal": None, **more}
         return self.show(
-            "ask.html", request, session, shown.pop("status", 200), title="Ask", form=given,
-            key=secrets.token_hex(16), tables=columns, columns=columns[chosen],
+            "ask.html", request, session, extras.pop("status", 200), title="Ask", form=fields,
+            key=secrets.token_hex(16), tables=columns, columns=columns[current],
             has_delta="delta" in desk.ledger.balance().amounts,
             statistics=list(STATISTICS), orders=orders,
-            twin=self.twin(request, session, "answers"), **shown,
+            twin=self.twin(request, session, "answers"), **extras,
         )  # fmt: skip
 
-    async def _asked(self, request: Request, session: Session) -> Response:
+    async def _submit(self, request: Request, session: Session) -> Response:
         form = await read_form(request)
         desk = self.desk(request, session)
         try:
             if form.get("action") == "withdraw":
-                held, order = self._house.order(session.actor, form.get("id", ""))
-                await held.withdraw(order)
+                its_desk, order = self._house.order(session.actor, form.get("id", ""))
+                await its_desk.withdraw(order)
                 return redirect(f"/answers/{order.id}")
             if form.get("action") == "write":
                 check_columns(form, desk.counter.policy)
                 return self._ask_page(request, session, {**form, "sql": guided(form)})
             body = offered(form)
             if (action := form.get("action")) in ("ask", "rehearse"):
-                asked = desk if action == "ask" else _api.rehearsed(desk)
-                order = await asked.ask(session.actor.name, form.get("key") or None, body)
+                answerer = desk if action == "ask" else _api.rehearsed(desk)
+                order = await answerer.ask(session.actor.name, form.get("key") or None, body)
                 return redirect(f"/answers/{order.id}")
             price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
         except DiscreetError as refusal:
             await _api.until_first_tick(request)
-            said, status = on_page(refusal), status_of(refusal)
-            filled = {**form, **fills(said, form)}
-            return self._ask_page(request, session, filled, refusal=said, status=status)
-        return self._ask_page(request, session, form, price=_shown(price))
+            words, status = on_page(refusal), status_of(refusal)
+            fields = {**form, **fills(words, form)}
+            return self._ask_page(request, session, fields, refusal=words, status=status)
+        return self._ask_page(request, session, form, price=_price_view(price))
 
-    async def _priced(self, request: Request, session: Session) -> Response:
+    async def _show_price(self, request: Request, session: Session) -> Response:
         form = await read_form(request)
         desk = self.desk(request, session)
         price = refusal = None
@@ -308,8 +308,8 @@ class Pages:
             price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
         except DiscreetError as error:
             refusal = on_page(error)
-        shown = None if price is None else _shown(price)
-        return self.fragment("price.html", price=shown, refusal=refusal)
+        view = None if price is None else _price_view(price)
+        return self.fragment("price.html", price=view, refusal=refusal)
 
     async def _answer(self, request: Request, session: Session) -> Response:
         _, order = self._house.order(session.actor, request.path_params["id_"])
@@ -327,7 +327,7 @@ class Pages:
     def _page_of(self, order: Order, request: Request, session: Session, **more: Any) -> Response:
         base = str(request.base_url).rstrip("/")
         desk, _ = self._house.order(session.actor, order.id)
-        named = desk.name if len(self._policies(session)) > 1 else None
+        policy = desk.name if len(self._policies(session)) > 1 else None
         return self.show(
             "answer.html", request, session, title="Answer", id=order.id, state=order.state,
             question=question_of(order), sql=order.body.get("sql", ""), level="95 %",
@@ -335,7 +335,7 @@ class Pages:
             cached=order.cached, dummy=order.dummy, left_then=order.left,
             signer=self._house.signer.public,
             twin=f"/v1/answers/{order.id}",
-            python=_lines.python(order, base, named), curl=_lines.curl(order, base, named),
+            python=_lines.python(order, base, policy), curl=_lines.curl(order, base, policy),
             **{"answers": [], "says": "", "soon": None, **more},
         )  # fmt: skip
 
@@ -348,37 +348,37 @@ class Pages:
         media = _FILES.get(file)
         if media is None:
             raise GoneError("there is no such file")
-        made = await self._house.press.written(
+        content = await self._house.press.copy(
             order, media, "0.95", lambda: _forms.write(order, media, print_, signer, "0.95")
         )
-        kept = {"Content-Disposition": "attachment", **_forms.headers(order, media)}
-        return Response(made, 200, kept, media)
+        fields = {"Content-Disposition": "attachment", **_forms.headers(order, media)}
+        return Response(content, 200, fields, media)
 
     # -- budget ------------------------------------------------------------------------------
 
     async def _budget(self, request: Request, session: Session) -> Response:
         desk = self.desk(request, session)
-        shown = await desk.write(lambda: _books.shown(desk, session.actor))
+        contents = await desk.write(lambda: _books.contents(desk, session.actor))
         twin = self.twin(request, session, "budget")
-        return self.show("budget.html", request, session, title="Budget", twin=twin, **shown)
+        return self.show("budget.html", request, session, title="Budget", twin=twin, **contents)
 
     def twin(self, request: Request, session: Session, route: str) -> str:
         """Address of the same as JSON."""
-        named = f"?policy={address(self.desk(request, session).name)}"
-        return f"/v1/{route}{named if len(self._policies(session)) > 1 else ''}"
+        query = f"?policy={address(self.desk(request, session).name)}"
+        return f"/v1/{route}{query if len(self._policies(session)) > 1 else ''}"
 
     # -- everybody ---------------------------------------------------------------------------
 
     async def _public(self, request: Request) -> Response:
         desk = self._house.public_desk(request)
-        told = await desk.write(lambda: _views.public_of(desk, self._house.signer))
+        facts = await desk.write(lambda: _views.public_of(desk, self._house.signer))
         policy = await desk.write(lambda: _views.policy_of(desk, self._house.signer))
-        for row in told["releases"]:
+        for row in facts["releases"]:
             row["epsilon"] = show(Fraction(row["cost"]["epsilon"]))
-        named = f"?policy={address(desk.name)}"
+        query = f"?policy={address(desk.name)}"
         return self.show(
-            "public.html", request, self._session(request), title="Public", told=told,
-            served=list(self._house.desks), query=named, twin=f"/v1/releases{named}",
+            "public.html", request, self._session(request), title="Public", facts=facts,
+            served=list(self._house.desks), query=query, twin=f"/v1/releases{query}",
             toml=policy["toml"],
         )  # fmt: skip
 
@@ -427,8 +427,8 @@ def _margins(column: str, margin: str) -> dict[str, str]:
 def _stands(order: Order) -> str:
     """Say where a question stands that has no answer."""
     if order.state == "waiting":
-        kept = f"ε = {show(order.price)} is set aside, and nothing is charged before it"
-        return f"It waits for an owner's decision: {kept}."
+        terms = f"ε = {show(order.price)} is set aside, and nothing is charged before it"
+        return f"It waits for an owner's decision: {terms}."
     if order.state == "running" and order.run is not None and order.run.held:
         return "Too many of its size were late: it is paid, and starts when the owner has looked."
     if order.state == "running":
@@ -450,7 +450,7 @@ def _soon(order: Order) -> int | None:
     return 30 if order.state == "waiting" else max(1, round(order.tick))
 
 
-def _shown(price: Mapping[str, Any]) -> dict[str, Any]:
+def _price_view(price: Mapping[str, Any]) -> dict[str, Any]:
     level = f"{100 * price['confidence']:.4g} %"
     margins = {name: _unbroken(text, noisy=True) for name, text in price["error"].items()}
     cost = show(Fraction(price["cost"]["epsilon"]))
@@ -464,8 +464,8 @@ def _table(answer: Answer) -> dict[str, Any]:
          for text, end in zip(row, each.values(), strict=True)]
         for row, each in zip(cells(answer, ends), ends, strict=True)
     ]  # fmt: skip
-    drawn = _pictures.error_bars(answer, "0.95")
-    pictures = [(name, Markup(svg)) for name, svg in drawn]  # noqa: S704 - every text in it is escaped
+    charts = _pictures.error_bars(answer, "0.95")
+    pictures = [(name, Markup(svg)) for name, svg in charts]  # noqa: S704 - every text in it is escaped
     return {"columns": answer.columns, "rows": rows, "covers": answer.covers, "pictures": pictures}
 
 

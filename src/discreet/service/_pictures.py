@@ -41,14 +41,14 @@ def error_bars(answer: Answer, confidence: str) -> list[tuple[str, str]]:
     noisy = [n for n in answer.columns if ends and isinstance(ends[0][n], tuple)]
     labels = [", ".join(str(r[n]) for n in answer.columns if n not in noisy) or "all" for r in rows]
     keys = visible(", ".join(n for n in answer.columns if n not in noisy))
-    level, found = f"{100 * float(confidence):.4g} %", []
+    level, charts = f"{100 * float(confidence):.4g} %", []
     for name in noisy:
         values = [(r[name], *e[name]) for r, e in zip(rows, ends, strict=True)]
         if values and all(_finite(v) for v in values):
             part = "" if len(answer) <= _MOST else f": the first {_MOST} of {len(answer)} rows"
             bars = _bars(visible(name), keys, level, labels, values)
-            found.append((f"{visible(name)}{part}", bars))
-    return found
+            charts.append((f"{visible(name)}{part}", bars))
+    return charts
 
 
 def shortened(text: str, most: int) -> str:
@@ -80,7 +80,7 @@ def round_steps(low: float, high: float, room: float) -> list[tuple[float, str]]
             ends = range(math.floor(low / step), max(math.ceil(high / step), 1) + 1)
             if len(ends) > room / _LETTER:
                 continue
-            texts = [_written(k * step, -power) for k in ends]
+            texts = [_number_text(k * step, -power) for k in ends]
             if len(texts) * (max(map(len, texts)) + 2) * _LETTER <= room or len(texts) <= _ENDS:
                 return [(k * step, text) for k, text in zip(ends, texts, strict=True)]
         power += 1
@@ -99,7 +99,7 @@ def axis(low: float, high: float, room: float) -> tuple[float, float, list[tuple
         step = first * 10.0**tens
         start, end = math.floor(5 * low / step), math.ceil(5 * high / step)  # in fifths of a step
         places = range(-(-start // 5), end // 5 + 1)
-        steps = [(k * step, _written(k * step, -tens)) for k in places]
+        steps = [(k * step, _number_text(k * step, -tens)) for k in places]
         wide = (max((len(text) for _, text in steps), default=0) + 1) * _LETTER
         if len(steps) > 1 and wide <= room * 5 / (end - start):
             return start * step / 5, end * step / 5, steps
@@ -107,14 +107,14 @@ def axis(low: float, high: float, room: float) -> tuple[float, float, list[tuple
     return steps[0][0], steps[-1][0], steps
 
 
-def _written(value: float, decimals: int) -> str:
+def _number_text(value: float, decimals: int) -> str:
     text = f"{value:,.{max(0, decimals)}f}".replace(",", "\u2009")
     return text.replace("-", "−") if value else text.lstrip("-")
 
 
 def _title(text: str, x: float, y: float, anchor: str) -> str:
-    shown = escape(shortened(text, _TITLE))
-    return f'<text class="title" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{shown}</text>'
+    label = escape(shortened(text, _TITLE))
+    return f'<text class="title" x="{x:g}" y="{y:g}" text-anchor="{anchor}">{label}</text>'
 
 
 def _bars(
@@ -129,40 +129,42 @@ def _bars(
         return f"{left + (value - low) * wide / (high - low):.1f}"
 
     bottom = _ROW * (len(values) + 1)
-    said = f"{escape(name)} with its intervals; the table says the same"
+    caption = f"{escape(name)} with its intervals; the table says the same"
     parts = [
         f'<svg class="chart" viewBox="0 0 {_WIDTH} {bottom + 2 * _ROW}" role="img"',
-        f' aria-label="{said}">',
+        f' aria-label="{caption}">',
         _title(keys, 4, _ROW - 8, "start"),
         _title(f"{name}, with its {level} interval", _WIDTH - 4, bottom + 2 * _ROW - 8, "end"),
     ]
-    for value, shown in steps:
+    for value, text in steps:
         kind = "axis" if value else "axis zero"
-        inside = min(float(x(value)), _WIDTH - _LETTER * len(shown) / 2)
+        inside = min(float(x(value)), _WIDTH - _LETTER * len(text) / 2)
         parts.append(
             f'<line class="{kind}" x1="{x(value)}" x2="{x(value)}" y1="{_ROW}" y2="{bottom}"/>'
-            f'<text class="tick" x="{inside:.1f}" y="{bottom + _ROW - 8}">{shown}</text>'
+            f'<text class="tick" x="{inside:.1f}" y="{bottom + _ROW - 8}">{text}</text>'
         )
     for i, (label, (value, start, end)) in enumerate(zip(labels, values, strict=True)):
         y = _ROW * (i + 1) + _ROW // 2
-        shown = escape(visible(shortened(label, _LABEL)))
-        parts.append(f'<text class="label" x="{left - 8:g}" y="{y + 6}">{shown}</text>')
+        text = escape(visible(shortened(label, _LABEL)))
+        parts.append(f'<text class="label" x="{left - 8:g}" y="{y + 6}">{text}</text>')
         parts.append(f'<line class="bar" x1="{x(start)}" x2="{x(end)}" y1="{y}" y2="{y}"/>')
         parts.append(f'<circle class="point" cx="{x(value)}" cy="{y}" r="5"/>')
     return "".join([*parts, "</svg>"])
 
 
-def people(found: Meaning, prior: Fraction = Fraction(1, 50)) -> str:
+def people(meaning: Meaning, prior: Fraction = Fraction(1, 50)) -> str:
     """A hundred people: how many a belief of `prior` may become, at most, after the releases.
 
     Where something was released with δ > 0, no belief is bounded always: nothing is drawn.
     """
-    if found.epsilon == math.inf:
+    if meaning.epsilon == math.inf:
         return ""
-    most = round(100 * found.posterior(prior).high, 9)  # what was rounded up makes no dot
+    most = round(100 * meaning.posterior(prior).high, 9)  # what was rounded up makes no dot
     before, after = round(100 * prior), min(100, math.ceil(most))
-    said = f"Of 100 chances, {before} without these data and at most {after} with what is released"
-    parts = [f'<svg class="people" viewBox="0 0 220 220" role="img" aria-label="{said}">']
+    caption = (
+        f"Of 100 chances, {before} without these data and at most {after} with what is released"
+    )
+    parts = [f'<svg class="people" viewBox="0 0 220 220" role="img" aria-label="{caption}">']
     for i in range(100):
         kind = "before" if i < before else "after" if i < after else "none"
         cx, cy = 11 + 22 * (i % 10), 11 + 22 * (i // 10)
@@ -171,7 +173,7 @@ def people(found: Meaning, prior: Fraction = Fraction(1, 50)) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Debit:
     """One debit, as a budget's page shows it."""
 
     when: str
@@ -179,17 +181,17 @@ class Spent:
     price: Fraction
 
 
-def spending(lines: Sequence[Line], who: str | None) -> list[Spent]:
+def spending(lines: Sequence[Line], who: str | None) -> list[Debit]:
     """Debits of this period, oldest first: everybody's, or one analyst's."""
     own = [x for x in _period(lines) if x.kind == "debit"]
-    found = [Spent(x.when[:19], x.content.get("analyst") or "",
-                   Fraction(x.content["cost"]["epsilon"])) for x in own]  # fmt: skip
-    return [s for s in found if who is None or s.who == who]
+    debits = [Debit(x.when[:19], x.content.get("analyst") or "",
+                    Fraction(x.content["cost"]["epsilon"])) for x in own]  # fmt: skip
+    return [d for d in debits if who is None or d.who == who]
 
 
 def _period(lines: Sequence[Line]) -> Sequence[Line]:
-    begun = [i for i, line in enumerate(lines) if line.kind == "period"]
-    return lines[begun[-1] :] if begun else lines
+    starts = [i for i, line in enumerate(lines) if line.kind == "period"]
+    return lines[starts[-1] :] if starts else lines
 
 
 def forecast(lines: Sequence[Line], balance: Balance, remaining: Fraction) -> str:
@@ -218,19 +220,21 @@ def _moment(when: str) -> dt.datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 
-def timeline(spent: Sequence[Spent]) -> str:
+def timeline(debits: Sequence[Debit]) -> str:
     """Spending over time: a staircase for each analyst, the largest spenders named."""
     by: dict[str, list[tuple[float, float]]] = {}
-    for s in spent:
-        steps = by.setdefault(s.who, [])
+    for debit in debits:
+        steps = by.setdefault(debit.who, [])
         before = steps[-1][1] if steps else 0.0
-        steps.append((_moment(s.when).timestamp(), before + float(s.price)))
-    shown = sorted(by, key=lambda who: -by[who][-1][1])[:_LINES]
-    said = ", ".join(f"{who or 'nobody named'} {by[who][-1][1]:.4g}" for who in shown) or "nothing"
-    label = f"Spending over time: {escape(visible(said))}; the table says the same"
-    tall = _ROW * (3 + len(shown)) + 10 + _TALL
+        steps.append((_moment(debit.when).timestamp(), before + float(debit.price)))
+    largest = sorted(by, key=lambda who: -by[who][-1][1])[:_LINES]
+    totals = (
+        ", ".join(f"{who or 'nobody named'} {by[who][-1][1]:.4g}" for who in largest) or "nothing"
+    )
+    label = f"Spending over time: {escape(visible(totals))}; the table says the same"
+    tall = _ROW * (3 + len(largest)) + 10 + _TALL
     head = f'<svg class="steps" viewBox="0 0 {_WIDTH} {tall:g}" role="img" aria-label="{label}">'
-    return f"{head}{_stairs({who: by[who] for who in shown}) if shown else ''}</svg>"
+    return f"{head}{_stairs({who: by[who] for who in largest}) if largest else ''}</svg>"
 
 
 def _stairs(by: Mapping[str, Sequence[tuple[float, float]]]) -> str:
@@ -259,12 +263,12 @@ def _stairs(by: Mapping[str, Sequence[tuple[float, float]]]) -> str:
         )
     for i, (who, steps) in enumerate(by.items()):
         path = "".join(f"H{x(t):.1f}V{y(value):.1f}" for t, value in steps)
-        named = f"{escape(visible(who[:30] or 'nobody named'))}: ε = {steps[-1][1]:.4g}"
+        label = f"{escape(visible(who[:30] or 'nobody named'))}: ε = {steps[-1][1]:.4g}"
         at = _ROW * i + 16
         parts.append(
             f'<path class="line line{i}" d="M{left:g} {bottom:g}{path}H{right}"/>'
             f'<line class="line line{i}" x1="4" x2="44" y1="{at}" y2="{at}"/>'
-            f'<text x="54" y="{at + 6}">{named}</text>'
+            f'<text x="54" y="{at + 6}">{label}</text>'
         )
     ends = [dt.datetime.fromtimestamp(at, dt.UTC).isoformat(" ") for at in (first, last)]
     # as much as tells them apart: days, minutes or seconds

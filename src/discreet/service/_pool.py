@@ -112,7 +112,7 @@ def machine() -> tuple[float, float]:
     """Measure the machine in a process of its own, so that this one never loads the engine."""
     code = "from discreet.service._machine import machine; print(*machine())"
     try:
-        said = subprocess.run(  # noqa: S603 - our own interpreter and code
+        output = subprocess.run(  # noqa: S603 - our own interpreter and code
             [sys.executable, "-c", code],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -122,7 +122,7 @@ def machine() -> tuple[float, float]:
         )
     except subprocess.SubprocessError:
         raise EngineError("the speed of this machine could not be measured") from None
-    slowness, busy = map(float, said.stdout.split())
+    slowness, busy = map(float, output.stdout.split())
     return slowness, busy
 
 
@@ -130,7 +130,7 @@ class Worker:
     """A process that reads data, and the line to it."""
 
     def __init__(self, setup: Setup) -> None:
-        told = os.environ.get("DISCREET_TRACEBACK") == "1"
+        verbose = os.environ.get("DISCREET_TRACEBACK") == "1"
         try:
             ours, theirs = socket.socketpair()
             with ours, theirs:
@@ -140,7 +140,7 @@ class Worker:
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=None if told else subprocess.DEVNULL,
+                    stderr=None if verbose else subprocess.DEVNULL,
                     env=_environment(),
                 )
                 self._line = Connection(ours.detach())
@@ -158,15 +158,15 @@ class Worker:
             self.kill()
             raise EngineError("a worker could not open the data in time")
         try:
-            said = pickle.loads(self._line.recv_bytes())  # noqa: S301 - from our own process
+            reply = pickle.loads(self._line.recv_bytes())  # noqa: S301 - from our own process
         except (EOFError, OSError):
             self.kill()
             raise EngineError("a worker ended before it had opened the data") from None
-        if isinstance(said, DiscreetError):
+        if isinstance(reply, DiscreetError):
             self.kill()
-            raise said
-        assert isinstance(said, Ready)
-        return said
+            raise reply
+        assert isinstance(reply, Ready)
+        return reply
 
     def ask(self, bill: bytes, allowance: float = 0.0) -> bytes:
         """Run a bill and wait for the outcome; beyond its allowance the worker ends."""
@@ -217,7 +217,7 @@ class Turns:
         self.seats = Seats(_MANY)
         self._least = self.stretch = stretch
         self.places: list[Place] = []
-        self._held: list[Run] = []
+        self._backlog: list[Run] = []
 
     def put(self, run: Run, *, first: bool = False) -> None:
         """Add a run at the end of its analyst's own; or before everybody's."""
@@ -275,13 +275,13 @@ class Turns:
     def hold(self, run: Run) -> None:
         """Keep a run that does not start until an owner has looked: in the order of starts."""
         run.wait()
-        self._held.append(run)
+        self._backlog.append(run)
 
     def ease(self) -> None:
         """Let what was held start, and take places for bounds alone again: an owner has looked."""
         self.stretch = self._least
-        while self._held:
-            self.put(self._held.pop(), first=True)
+        while self._backlog:
+            self.put(self._backlog.pop(), first=True)
 
 
 class Place:
@@ -342,15 +342,15 @@ class Place:
         loop = asyncio.get_running_loop()
         while True:
             await self._open.wait()
-            while (left := self._until - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off
-                await asyncio.sleep(left)
+            while (rest := self._until - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off
+                await asyncio.sleep(rest)
             run = await self._turns.get()
             free = loop.time()
             try:
                 if self._open.is_set() and self._until <= free:
                     self._start(run)
-                    while (left := self._free - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off
-                        await asyncio.sleep(left)
+                    while (rest := self._free - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off
+                        await asyncio.sleep(rest)
                     free = self._free
                 else:
                     self._turns.put(run, first=True)
@@ -360,11 +360,11 @@ class Place:
     def _start(self, run: Run) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
-        taken = min(run.bound * self._turns.stretch, run.tick)
-        late = min(max(0.0, now - run.seated), _CAUGHT_UP * taken, _MOMENT)
-        run.start(now, taken)
+        span = min(run.bound * self._turns.stretch, run.tick)
+        lag = min(max(0.0, now - run.seated), _CAUGHT_UP * span, _MOMENT)
+        run.start(now, span)
         # behind a tick, so that clocks do not decide which comes first: its end, or the next start
-        self._free = now + taken + (-late if taken < run.tick else AFTER)
+        self._free = now + span + (-lag if span < run.tick else AFTER)
         if run.stopped():  # asked now, and not when a worker comes to it: that is nobody's business
             self._turns.hold(run)
             return
@@ -390,28 +390,28 @@ class Place:
             assert outcome is not None
             self._running, run.begun = run, asyncio.get_running_loop().time()
             try:
-                said = await self._said(run)
+                reply = await self._reply(run)
             except Exception as error:  # noqa: BLE001 - it fails as one without memory does
                 note("run failed", error, policy=self._setup.policy.identity)
-                said = FAILED
+                reply = FAILED
             self._running = None
-            failed = said is None or said[:1] != DONE
+            failed = reply is None or reply[:1] != DONE
             if outcome.done():  # it was ended, by its clock or at its tick
                 failed = True
-            elif said is None and not (run.overran or run.deaths):
+            elif reply is None and not (run.overran or run.deaths):
                 run.deaths, run.lost = 1, True  # by no hand of ours; it starts again at its tick
                 run.fail()
             else:
                 if failed:
                     run.overrun()  # of memory or disk: a bit about the data, as being late is
-                outcome.set_result(said or FAILED)
+                outcome.set_result(reply or FAILED)
             if failed:
                 self._away = True
                 self._worker.end()  # its memory is freed by the time at which that may show
-                await run.seen()
+                await run.until_effect()
                 await self._replace()
 
-    async def _said(self, run: Run) -> bytes | None:
+    async def _reply(self, run: Run) -> bytes | None:
         """Give what the worker says; None: it has ended."""
         loop = asyncio.get_running_loop()
         ask = self._worker.ask
@@ -478,8 +478,8 @@ class Place:
             self._worker.end()
             run.overrun()
             note("run not done at its tick", policy=self._setup.policy.identity)
-        said = outcome.result()
-        await run.settle(said[1:].decode() if said[:1] == DONE else None)
+        reply = outcome.result()
+        await run.settle(reply[1:].decode() if reply[:1] == DONE else None)
 
     @property
     def _ending(self) -> bool:
@@ -503,9 +503,9 @@ class Place:
         """
         now = start = asyncio.get_running_loop().time()
         for run in self._row:
-            taken = min(run.bound * self._turns.stretch * self._turns.crowd, run.tick)
-            run.lay(now, start, taken)
-            start += taken
+            span = min(run.bound * self._turns.stretch * self._turns.crowd, run.tick)
+            run.lay(now, start, span)
+            start += span
         self._free = max(self._free, start)
         self._until = max(self._until, start)
         if self._ahead in self._row:
@@ -546,10 +546,10 @@ async def _tick(run: Run) -> None:
     """Wait until a run leaves; where this process stood still, as long again."""
     loop = asyncio.get_running_loop()
     while True:
-        while (left := run.release - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off meanwhile
-            await asyncio.sleep(left)
+        while (wait := run.release - loop.time()) > 0:  # noqa: ASYNC110 - it may be put off meanwhile
+            await asyncio.sleep(wait)
         release = run.release
-        if (late := loop.time() - release) > _STANDSTILL:
-            await asyncio.sleep(late)  # whatever kept this process may have kept the worker, too
+        if (lag := loop.time() - release) > _STANDSTILL:
+            await asyncio.sleep(lag)  # whatever kept this process may have kept the worker, too
         if run.release == release:
             return

@@ -22,7 +22,7 @@ _SHORT: Final = 2 << 10
 """Letters of an outcome that is written at once, at most."""
 _WAITING: Final = 8
 """Long answers that one analyst may have written out, or waiting for it, at the same time."""
-_KEPT: Final = 32 << 20
+_ROOM: Final = 32 << 20
 _MOST: Final = 2000
 """Bytes of what was written, and answers, that are kept for those who ask again, at most."""
 
@@ -34,7 +34,7 @@ class Press:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="press")
         self._fair = Fair(_WAITING, f"{_WAITING} long answers of yours are being written; "
                           "read them first")  # fmt: skip
-        self._kept: OrderedDict[tuple[str, str, str], bytes] = OrderedDict()
+        self._copies: OrderedDict[tuple[str, str, str], bytes] = OrderedDict()
         self._size = 0
 
     async def work(self, order: Order, work: Callable[[], T]) -> T:
@@ -48,19 +48,17 @@ class Press:
         async with self._fair.turn(order.analyst):
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    async def written(
-        self, order: Order, form: str, level: str, write: Callable[[], bytes]
-    ) -> bytes:
+    async def copy(self, order: Order, form: str, level: str, write: Callable[[], bytes]) -> bytes:
         """Give an answer in a form and at a confidence, as it was written if that is kept."""
         name = (order.id, form, level)
-        found = self._kept.get(name)
-        if found is not None:
-            self._kept.move_to_end(name)
-            return found
-        made = await self.work(order, write)
-        if len(made) <= _KEPT // 4 and name not in self._kept:
-            self._kept[name] = made
-            self._size += len(made)
-            while self._size > _KEPT or len(self._kept) > _MOST:
-                self._size -= len(self._kept.popitem(last=False)[1])
-        return made
+        copy = self._copies.get(name)
+        if copy is not None:
+            self._copies.move_to_end(name)
+            return copy
+        content = await self.work(order, write)
+        if len(content) <= _ROOM // 4 and name not in self._copies:
+            self._copies[name] = content
+            self._size += len(content)
+            while self._size > _ROOM or len(self._copies) > _MOST:
+                self._size -= len(self._copies.popitem(last=False)[1])
+        return content

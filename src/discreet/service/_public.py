@@ -47,9 +47,11 @@ class Released:
     @property
     def unprotected(self) -> list[str]:
         """What it gives exactly, and what that gives away."""
-        asked = (q for part in self.record["parts"] for q in part["questions"])
+        questions = (q for part in self.record["parts"] for q in part["questions"])
         return [
-            f"{self.table}: {q['meaning']}, exactly" for q in asked if q["kind"] == "unprotected"
+            f"{self.table}: {q['meaning']}, exactly"
+            for q in questions
+            if q["kind"] == "unprotected"
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,23 +77,23 @@ class Board:
     def __init__(self, ledger: ChainedLedger) -> None:
         self._ledger = ledger
         self._lock = threading.Lock()
-        self._read = 0
+        self._last = 0
         self._open: dict[int, Line] = {}
-        self._found: dict[int, Released] = {}
+        self._releases: dict[int, Released] = {}
         self._exact: dict[int, list[str]] = {}
 
     def all(self) -> list[Released]:
         """Give what is released by now, oldest first."""
         with self._lock:
             for number in self._settled():
-                self._found[number] = _released(self._ledger, self._open.pop(number))
-            return list(self._found.values())
+                self._releases[number] = _released(self._ledger, self._open.pop(number))
+            return list(self._releases.values())
 
     def _settled(self) -> list[int]:
         """Read the lines that are new; give publications that have their outcome now."""
         settled = []
         with self._ledger.reading() as (tx, head):
-            for number in range(self._read + 1, head.number + 1):
+            for number in range(self._last + 1, head.number + 1):
                 line = tx.line(number)
                 if line is None:
                     raise LedgerError("a line of the ledger is missing")
@@ -103,21 +105,23 @@ class Board:
                         self._open[number] = line
                 elif line.kind == "settle" and line.content["debit"] in self._open:
                     settled.append(line.content["debit"])
-                self._read = number
+                self._last = number
         return settled
 
     def exact(self, policy: Policy) -> list[str]:
         """Say what was released exactly, by whomever, and what the policy lets come out so."""
-        listed = {r.number: r.unprotected for r in self.all()}
-        told = {**self._exact, **listed}
-        named = [f"{t.name}: {word} may be released exactly" for t in policy.tables.values()
-                 for word in t.unprotected]  # fmt: skip
-        return list(dict.fromkeys([*(text for texts in told.values() for text in texts), *named]))
+        publications = {r.number: r.unprotected for r in self.all()}
+        by_line = {**self._exact, **publications}
+        permissions = [f"{t.name}: {word} may be released exactly" for t in policy.tables.values()
+                       for word in t.unprotected]  # fmt: skip
+        return list(
+            dict.fromkeys([*(text for texts in by_line.values() for text in texts), *permissions])
+        )
 
     def find(self, number: int) -> Released | None:
         """Give one release by the number of its line."""
         self.all()
-        return self._found.get(number)
+        return self._releases.get(number)
 
 
 def _released(ledger: ChainedLedger, line: Line) -> Released:
@@ -125,8 +129,8 @@ def _released(ledger: ChainedLedger, line: Line) -> Released:
     if outcome is None or outcome[1] is None:
         raise LedgerError("an outcome is missing")
     content = line.content
-    named = content["key"].removeprefix(_KEY).rsplit("/", 3)
-    title, edition, table = [*named, "", "", ""][:3]
+    parts = content["key"].removeprefix(_KEY).rsplit("/", 3)
+    title, edition, table = [*parts, "", "", ""][:3]
     return Released(
         line.number, line.hash, line.when[:19], title, edition, table, content["cost"],
         content["unit"] or "one row", content["neighbours"], json.loads(outcome[1])[0],
@@ -150,8 +154,8 @@ def statement(
     totals = ", ".join(
         f"{n} = {show(v)}" for n in ("epsilon", "delta", "rho") if (v := getattr(budget, n))
     )
-    counted = "" if overruns is None else f": {overruns} so far"
-    signed = "with the service's own key" if key is None else f"by {key}"
+    count = "" if overruns is None else f": {overruns} so far"
+    signature = "with the service's own key" if key is None else f"by {key}"
     open_tables = [t.name for t in policy.tables.values() if t.public]
     exact = [*exact, *(f"table {name} protects nobody" for name in open_tables)]
     return [
@@ -169,11 +173,11 @@ def statement(
          "proved by a verifier of its own"),
         ("utility", "every number has an interval; its error is known before paying", "tested"),
         ("side channels: time",
-         f"answers leave at ticks fixed before the run; overruns are counted{counted}",
+         f"answers leave at ticks fixed before the run; overruns are counted{count}",
          "tested; the machine itself is outside"),
         ("access", "analysts and public have no way to the data; roles are enforced",
          "tested; accounts of the machine are outside"),
-        ("answers", f"signed {signed}", "checked by discreet verify"),
+        ("answers", f"signed {signature}", "checked by discreet verify"),
         ("trust", "one curator holds the data and is trusted", "outside"),
         ("collection, groups, correlations, what was published before", "not covered", "outside"),
     ]  # fmt: skip
@@ -182,8 +186,8 @@ def statement(
 def entry(policy: Policy, ledger: ChainedLedger, board: Board, about: About) -> str:
     """Write the deployment's entry for the public registry; the budget is the one in force."""
     first = next((r.when[:10] for r in board.all()), None)
-    told = replace(about, since=about.since or first)
-    return deployment(in_force(policy, ledger), told, exact=board.exact(policy))
+    details = replace(about, since=about.since or first)
+    return deployment(in_force(policy, ledger), details, exact=board.exact(policy))
 
 
 def in_force(policy: Policy, ledger: ChainedLedger) -> Policy:

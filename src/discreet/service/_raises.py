@@ -55,13 +55,13 @@ class Raises:
         if self._service.owners == 1:
             self._ledger.raise_budget(**dict(totals), by=by, note=reason)
             return None
-        made = Raise(secrets.token_hex(16), dict(totals), reason, by, now())
+        proposal = Raise(secrets.token_hex(16), dict(totals), reason, by, now())
         self._home.write(
             "INSERT INTO raises (id, policy, totals, reason, by, asked, state) "
             "VALUES (?, ?, ?, ?, ?, ?, 'waiting')",
-            (made.id, self._policy, canonical(dict(totals)), reason, by, made.asked),
+            (proposal.id, self._policy, canonical(dict(totals)), reason, by, proposal.asked),
         )
-        return made
+        return proposal
 
     def waiting(self) -> list[Raise]:
         """Proposals that wait for a second owner; old ones count no longer."""
@@ -71,17 +71,17 @@ class Raises:
             "WHERE policy = ? AND state = 'waiting' ORDER BY rowid",
             (self._policy,),
         )
-        found = [Raise(i, json.loads(totals), *rest) for i, totals, *rest in rows]
-        return [r for r in found if dt.datetime.fromisoformat(r.asked) >= oldest]
+        raises = [Raise(i, json.loads(totals), *rest) for i, totals, *rest in rows]
+        return [r for r in raises if dt.datetime.fromisoformat(r.asked) >= oldest]
 
     def decide(self, id_: str, *, approve: bool, by: str, reason: str, seen: str) -> str:
         """Agree to a proposal, or decline it; give what has become of it."""
-        made = next((r for r in self.waiting() if r.id == id_), None)
-        if made is None:
+        proposal = next((r for r in self.waiting() if r.id == id_), None)
+        if proposal is None:
             raise GoneError("there is no such request")
-        if seen != made.seen:
+        if seen != proposal.seen:
             raise StateError("this is not what was proposed", hint="look at it again")
-        if approve and by == made.by:
+        if approve and by == proposal.by:
             raise StateError("another owner must agree to what you have proposed")
         state = "approved" if approve else "declined"
         changed = self._home.write(
@@ -91,8 +91,10 @@ class Raises:
             raise StateError("this request is decided already")
         if approve:
             try:
-                note = f"{made.reason} (agreed: {reason})"
-                self._ledger.raise_budget(**dict(made.totals), by=f"{made.by}, {by}", note=note)
+                note = f"{proposal.reason} (agreed: {reason})"
+                self._ledger.raise_budget(
+                    **dict(proposal.totals), by=f"{proposal.by}, {by}", note=note
+                )
             except BaseException:
                 self._home.write("UPDATE raises SET state = 'waiting' WHERE id = ?", (id_,))
                 raise

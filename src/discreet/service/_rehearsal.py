@@ -88,12 +88,12 @@ class Rehearsal:
     def _run(self, bill: Bill) -> str:
         self._opened()
         assert self._worker is not None
-        said = self._worker.answer(pickle.dumps(bill), _PATIENCE)
-        if said is None:
+        reply = self._worker.answer(pickle.dumps(bill), _PATIENCE)
+        if reply is None:
             self._worker = None
-        if said is None or said[:1] != DONE:
+        if reply is None or reply[:1] != DONE:
             raise EngineError("the rehearsal failed; nothing was charged")
-        return said[1:].decode()
+        return reply[1:].decode()
 
     def find(self, id_: str) -> Order | None:
         """Give a rehearsed answer of late."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from discreet._dataclass import dataclass, field
-from discreet.service._brake import Late
+from discreet.service._brake import Lapse
 
 AFTER: Final = 0.002
 """Seconds after which something follows that must not come first by how a clock rounds: what a
@@ -29,11 +29,11 @@ class Run:
     """Called at the tick with the outcome; None: it failed, or was not done in time."""
     stopped: Callable[[], bool] = lambda: False
     """Asked when it starts by the timetable: whether it waits until an owner has looked."""
-    late: Callable[[], None] = lambda: None
+    on_lapse: Callable[[], None] = lambda: None
     """Called as soon as it is known that something is late for which it stands."""
     barred: Callable[[], bool] = lambda: False
     """Asked by whoever looks: whether it is known to everybody that it is not to run."""
-    told: Callable[[], None] = lambda: None
+    on_notice: Callable[[], None] = lambda: None
     """Called when everybody may know what is late: at its tick."""
     begin: Callable[[], None] = lambda: None
     """Called before a worker is given it; only then may it begin."""
@@ -50,7 +50,7 @@ class Run:
     """When its worker began it; None: not since it was started."""
     marks: tuple[float, ...] = ()
     """Moments before its tick at which its failure may change something: see :mod:`._brake`."""
-    last: Late | None = None
+    last: Lapse | None = None
     """What was late of it last."""
     outcome: asyncio.Future[bytes] | None = None
     leaving: asyncio.Task[None] | None = None
@@ -62,9 +62,9 @@ class Run:
     """How often its worker has died by no hand of ours."""
     lost: bool = False
     """Whether its worker has, and it starts again at its tick."""
-    counted: int = 0
+    lapses: int = 0
     """How often it was counted as late: for itself, for a death, and for slips of the timetable."""
-    untold: int = 0
+    secrets: int = 0
     """Of how many of these nobody may know yet."""
 
     def overrun(self) -> None:
@@ -81,12 +81,12 @@ class Run:
 
     def count(self, since: float) -> None:
         """Count something late for which it stands; infinity: from when on it has left."""
-        self.last = Late(since, self.tick)
-        self.counted += 1
-        self.untold += 1
-        self.late()
+        self.last = Lapse(since, self.tick)
+        self.lapses += 1
+        self.secrets += 1
+        self.on_lapse()
 
-    async def seen(self) -> None:
+    async def until_effect(self) -> None:
         """Wait until its failure may change something."""
         last, left, loop = self.last, self.left, asyncio.get_running_loop()
         assert last is not None
@@ -99,29 +99,29 @@ class Run:
 
     def tell(self) -> None:
         """Let everybody know what was late: each count once."""
-        while self.untold:
-            self.untold -= 1
-            self.told()
+        while self.secrets:
+            self.secrets -= 1
+            self.on_notice()
 
-    def start(self, now: float, taken: float) -> None:
+    def start(self, now: float, span: float) -> None:
         """Give it its moments, where its place is taken for so long."""
-        self.marks, self.release = self._marks(now, taken), now + self.tick
+        self.marks, self.release = self._marks(now, span), now + self.tick
         self.outcome, self.begun = asyncio.get_running_loop().create_future(), None
         self.left, self.lost = asyncio.Event(), False
 
-    def lay(self, now: float, start: float, taken: float) -> None:
+    def lay(self, now: float, start: float, span: float) -> None:
         """Put its moments off that are not over, as if it started at another one.
 
         A failure that nobody may know of yet is put off with its own.
         """
-        marks, self.release = self._marks(start, taken), start + self.tick
+        marks, self.release = self._marks(start, span), start + self.tick
         moved = {old: new for old, new in zip(self.marks, marks, strict=True) if old > now}
         self.marks = tuple(moved.get(mark, mark) for mark in self.marks)
         if self.last is not None:
             self.last.since = moved.get(self.last.since, self.last.since)
 
-    def _marks(self, start: float, taken: float) -> tuple[float, float]:
-        over = max(taken, self.bound)  # when whoever keeps to the bound is done
+    def _marks(self, start: float, span: float) -> tuple[float, float]:
+        over = max(span, self.bound)  # when whoever keeps to the bound is done
         return start + over + AFTER, start + 2 * over + AFTER
 
     def leave(self) -> None:

@@ -142,7 +142,9 @@ NEW_KEY: Final = {
 _LEDGER: Final = Field(
     {"type": "string", "minLength": 1, "maxLength": 1000}, _text(1000), required=True
 )
-_HELD: Final = Field({"type": "string", "minLength": 32, "maxLength": 32}, _text(32), required=True)
+_HOLD_NAME: Final = Field(
+    {"type": "string", "minLength": 32, "maxLength": 32}, _text(32), required=True
+)
 MARK: Final = {
     "policy": _LEDGER,
     "first": Field({"type": "string", "minLength": 1, "maxLength": 64}, _text(64), required=True),
@@ -154,7 +156,7 @@ MARK: Final = {
 HOLD: Final = {"ledger": _LEDGER, "wait": Field(NUMBER, _number)}
 MOVE: Final = {
     "ledger": _LEDGER,
-    "hold": _HELD,
+    "hold": _HOLD_NAME,
     "mark": Field({"$ref": "#/components/schemas/Mark"}, lambda _, value: read(MARK, value)),
     "back": Field({"type": "boolean"}, _flag),
 }
@@ -222,7 +224,7 @@ SCHEMAS: Final = {
 }
 
 
-NAMED: Final = {
+ADDRESS: Final = {
     "parameters": [{"name": "id_", "in": "path", "required": True, "schema": {"type": "string"}}]
 }
 """The name in an address; handlers read it themselves, which is quicker than FastAPI's way."""

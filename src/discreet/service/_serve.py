@@ -116,12 +116,12 @@ def _desk(path: Path, home: Home, options: Options, crowd: Crowd, stack: ExitSta
     workers = [Worker(replace(setup, first=i == 0)) for i in range(options.workers)]
     for worker in workers:
         stack.callback(worker.kill)
-    found = [worker.ready(_LOOK) for worker in workers]
-    engine = engines.Described(found[0].description, policy)
+    reports = [worker.ready(_LOOK) for worker in workers]
+    engine = engines.Described(reports[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
     slowness, busy = crowd.speed
     desk = Desk(Counter(curator), home, slowness, options.undeclared, busy=busy)
-    desk.clocked = all(ready.clocked for ready in found)
+    desk.clocked = all(ready.clocked for ready in reports)
     if desk.clocked:
         desk.turns = Turns(stretch=crowd.stretch)
         desk.abreast = crowd.processors / crowd.policies
@@ -145,10 +145,10 @@ def serve(
     with opened(policies, home, options) as house, _bound(options) as listener:
         house.draft = draft
         host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
+        address = f"[{host}]" if ":" in host else host
         gc.collect()
         gc.freeze()  # what is loaded by now stays: looking at it again and again takes a tenth
-        started(f"http://{shown}:{port}")
+        started(f"http://{address}:{port}")
         run(build(house), listener, options)
 
 

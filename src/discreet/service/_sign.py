@@ -69,28 +69,28 @@ class Verified:
     unsigned: tuple[str, ...] = ()
 
 
-def records_of(told: Mapping[str, Any]) -> list[Any]:
+def records_of(result: Mapping[str, Any]) -> list[Any]:
     """Give the records of a signed answer, as a batch, alone, or without its numbers."""
-    if "records" in told:
-        return list(told["records"])
-    return [answer["record"] for answer in told.get("answers", [told])]
+    if "records" in result:
+        return list(result["records"])
+    return [answer["record"] for answer in result.get("answers", [result])]
 
 
-def signed_part(told: Mapping[str, Any]) -> dict[str, Any]:
+def signed_part(result: Mapping[str, Any]) -> dict[str, Any]:
     """Give of an answer what is signed, and the signature: all else follows from it."""
-    names = told["signature"].get("signs", _LEAST)
-    kept = {name: told[name] for name in names if name != "records"}
-    return {**kept, "records": records_of(told), "signature": told["signature"]}
+    names = result["signature"].get("signs", _LEAST)
+    fields = {name: result[name] for name in names if name != "records"}
+    return {**fields, "records": records_of(result), "signature": result["signature"]}
 
 
 def verified(
-    told: Mapping[str, Any], key: str | None = None, around: Mapping[str, Any] | None = None
+    result: Mapping[str, Any], key: str | None = None, around: Mapping[str, Any] | None = None
 ) -> Verified:
     """Check a saved answer: its signature, and that it says what the signed records say.
 
     Parameters
     ----------
-    told
+    result
         The result of a service, or its signed record.
     key
         The curator's public key, if it is known.
@@ -98,56 +98,56 @@ def verified(
         What else the file says, beside the result: it is held to the same.
     """
     try:
-        told = _joined(told, around or {})
-        records, signature = records_of(told), told["signature"]
+        result = _joined(result, around or {})
+        records, signature = records_of(result), result["signature"]
         listed = signature.get("signs")
         signs = {*_LEAST, *(listed or ())}
     except (AttributeError, KeyError, TypeError):
         raise ParameterError("this file holds no signed answer") from None
-    signer = check({**told, "records": records}, signature, key)
-    whose = {name: told[name] for name in _WHOSE if name in signs}
-    known = signs | {"signature"}
+    signer = check({**result, "records": records}, signature, key)
+    whose = {name: result[name] for name in _WHOSE if name in signs}
+    names = signs | {"signature"}
     unsigned: set[str] = set()
-    for answer, record in _shown(told, records):
-        own = {k: v for k, v in answer.items() if answer is not told or k not in known}
-        unsigned |= own.keys() - _followed(own, record, whose)
+    for answer, record in _pairs(result, records):
+        own = {k: v for k, v in answer.items() if answer is not result or k not in names}
+        unsigned |= own.keys() - _consequences(own, record, whose)
     if len(records) != 1:
-        unsigned |= told.keys() - known
+        unsigned |= result.keys() - names
     unsigned.discard("answers")  # each was looked at
     vain = unsigned & (_FIELDS - {*_WORDS, *(_OLDER if listed is None else ())})
     if vain:
         raise ParameterError(f"{min(vain)!r} was added: nothing that is signed says it")
-    return Verified(signer, str(told["id"]), tuple(sorted(unsigned)))
+    return Verified(signer, str(result["id"]), tuple(sorted(unsigned)))
 
 
-def _joined(told: Mapping[str, Any], around: Mapping[str, Any]) -> dict[str, Any]:
+def _joined(result: Mapping[str, Any], around: Mapping[str, Any]) -> dict[str, Any]:
     """Put what stands beside an answer into it; refuse two that differ."""
-    for name in told.keys() & around.keys():
-        if not _equal(told[name], around[name]):
+    for name in result.keys() & around.keys():
+        if not _equal(result[name], around[name]):
             raise ParameterError(f"{name!r} was changed: it stands there twice, and differs")
-    return {**around, **told}
+    return {**around, **result}
 
 
-def _shown(told: Mapping[str, Any], records: list[Any]) -> list[tuple[Mapping[str, Any], Any]]:
+def _pairs(result: Mapping[str, Any], records: list[Any]) -> list[tuple[Mapping[str, Any], Any]]:
     """Give everything that speaks of one answer, and the record that it must follow."""
-    shown = told.get("answers", [])
-    if "answers" in told and (
-        not isinstance(shown, list)
-        or len(shown) != len(records)
-        or not all(isinstance(answer, Mapping) for answer in shown)
+    answers = result.get("answers", [])
+    if "answers" in result and (
+        not isinstance(answers, list)
+        or len(answers) != len(records)
+        or not all(isinstance(answer, Mapping) for answer in answers)
     ):
         raise ParameterError("'answers' was changed: the signed records are others")
-    alone = [(told, records[0])] if len(records) == 1 else []
-    return [*alone, *zip(shown, records, strict=bool(shown))]
+    alone = [(result, records[0])] if len(records) == 1 else []
+    return [*alone, *zip(answers, records, strict=bool(answers))]
 
 
-def _followed(answer: Mapping[str, Any], record: Any, whose: Mapping[str, Any]) -> set[str]:
+def _consequences(answer: Mapping[str, Any], record: Any, whose: Mapping[str, Any]) -> set[str]:
     """Give the fields that follow from what is signed; refuse one that says otherwise."""
     if not answer.keys() & _FIELDS:
         return set()  # nor need it be a record of a question
     level, at_once = str(answer.get("confidence", "0.95")), bool(answer.get("simultaneous"))
-    made = as_data(Answer.from_record(record), level, simultaneous=at_once, record=False)
-    follows = {k: v for k, v in plain(made).items() if k not in (*_WHOSE, *_CHOICES)}
+    data = as_data(Answer.from_record(record), level, simultaneous=at_once, record=False)
+    follows = {k: v for k, v in plain(data).items() if k not in (*_WHOSE, *_CHOICES)}
     follows |= {**whose, "record": record}
     for name in follows.keys() & answer.keys():
         if name not in _WORDS and not _equal(answer[name], follows[name]):
@@ -183,21 +183,21 @@ def check(released: Mapping[str, Any], signature: Mapping[str, Any], key: str | 
         The curator's public key, if it is known; another one is refused.
     """
     try:
-        named, raw = str(signature["key"]), base64.b64decode(str(signature["signature"]))
-        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(named.removeprefix(_PREFIX)))
+        signer, raw = str(signature["key"]), base64.b64decode(str(signature["signature"]))
+        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(signer.removeprefix(_PREFIX)))
         signs = signature.get("signs", _LEAST)
         message = _message(released, {*_LEAST, *signs})
     except (AttributeError, KeyError, TypeError, ValueError):
         raise ParameterError("this file holds no signed answer") from None
-    if key is not None and named != key:
-        raise ParameterError(f"this answer was signed by {named}, not by {key}")
+    if key is not None and signer != key:
+        raise ParameterError(f"this answer was signed by {signer}, not by {key}")
     try:
         public.verify(raw, message)
     except InvalidSignature:
         raise ParameterError(
             f"the signature does not fit: the answer was changed, in one of {', '.join(signs)}"
         ) from None
-    return named
+    return signer
 
 
 def _message(released: Mapping[str, Any], names: Iterable[str]) -> bytes:

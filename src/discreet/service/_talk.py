@@ -69,8 +69,8 @@ class Inside:
     def sql(self, sql: str, key: str | None = None, **offer: Any) -> Answer:
         """Ask, and wait until the answer leaves."""
         _api.need(self._actor, Role.ANALYST, Role.OWNER)
-        given = {k: v if isinstance(v, Mapping) else str(v) for k, v in offer.items()}
-        body = {"sql": sql, **given}
+        texts = {k: v if isinstance(v, Mapping) else str(v) for k, v in offer.items()}
+        body = {"sql": sql, **texts}
         if key is None and self.policy.service.approval is not None:
             key = secrets.token_hex(16)  # by which it is found again, should it wait
         order = self._wait(self._desk.ask(self._actor.name, key, body))
@@ -97,7 +97,7 @@ class Session:
     tools: dict[str, Tools] = field(default_factory=dict)
     busy: int = 0
     """Messages that are not answered yet."""
-    heard: float = 0.0
+    latest: float = 0.0
     """When the last one was."""
 
 
@@ -111,20 +111,20 @@ class Caller:
 
     def session(self, id_: str) -> Session:
         """Give a session of this key's; somebody else's does not exist for it."""
-        found = self.sessions.get(id_) if id_ else self.loose
-        if found is None:
+        session = self.sessions.get(id_) if id_ else self.loose
+        if session is None:
             raise GoneError("there is no such session; begin a new one")
-        return found
+        return session
 
     def ending(self, moment: float) -> list[str]:
         """Take out the sessions that are idle for long, or are too many."""
         idle = [name for name, session in self.sessions.items() if not session.busy]
         many = max(0, len(self.sessions) - _SESSIONS)
-        gone = [name for place, name in enumerate(idle)
-                if place < many or moment - self.sessions[name].heard > _IDLE]  # fmt: skip
-        for name in gone:
+        surplus = [name for place, name in enumerate(idle)
+                   if place < many or moment - self.sessions[name].latest > _IDLE]  # fmt: skip
+        for name in surplus:
             del self.sessions[name]
-        return gone
+        return surplus
 
 
 class Talk:
@@ -152,7 +152,7 @@ class Talk:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one message; without a key in force it is refused before it is read."""
         request = Request(scope)
-        actor, _ = self._asked(request)
+        actor, _ = self._who(request)
         if scope["method"] == "GET":  # streams that only the server speaks on: it never does
             await send({"type": "http.response.start", "status": 405, "headers": []})
             await send({"type": "http.response.body", "body": b""})
@@ -165,7 +165,7 @@ class Talk:
             if not id_ and message.get("status", 400) < 400:
                 opened = dict(message["headers"]).get(b"mcp-session-id", b"").decode()
             if opened and opened not in caller.sessions:
-                caller.sessions[opened] = Session(heard=self._now())
+                caller.sessions[opened] = Session(latest=self._now())
             await send(message)
 
         session.busy += 1
@@ -173,7 +173,7 @@ class Talk:
             await self._app({**scope, "path": "/mcp", "raw_path": b"/mcp"}, receive, out)
         finally:
             session.busy -= 1
-            session.heard = self._now()
+            session.latest = self._now()
             if id_ in caller.sessions:
                 caller.sessions.move_to_end(id_)
             if scope["method"] == "DELETE":
@@ -187,20 +187,20 @@ class Talk:
 
     async def _tidy(self) -> None:
         """End sessions that are idle for long, or are too many, as their clients would."""
-        gone = [id_ for caller in self._callers.values() for id_ in caller.ending(self._now())]
-        for id_ in gone:
+        ids = [id_ for caller in self._callers.values() for id_ in caller.ending(self._now())]
+        for id_ in ids:
             headers = [(b"mcp-session-id", id_.encode())]
             scope = {"type": "http", "method": "DELETE", "path": "/mcp", "raw_path": b"/mcp",
                      "query_string": b"", "headers": headers}  # fmt: skip
             await self._app(scope, _nothing, _unheard)
 
-    def _asked(self, request: Request) -> tuple[Actor, Desk]:
+    def _who(self, request: Request) -> tuple[Actor, Desk]:
         """Say who asks, and about which policy: as everywhere, by the header and the address."""
         actor = self._house.caller(request.headers.get("authorization", ""))
         return actor, self._house.desk(actor, request)
 
     def _find(self, request: Request) -> Tools:
-        actor, desk = self._asked(request)
+        actor, desk = self._who(request)
         assert self._loop is not None
         with self._lock:
             caller = self._callers[actor.key]

@@ -93,7 +93,7 @@ _DIVISION: Final = 2e-8
 _VALUE: Final = 3e-8
 _CELL: Final = 5e-6
 _TEXT: Final = 6.5e-6
-_READ: Final = 1e-9
+_INPUT: Final = 1e-9
 """For each letter that may stand in a text column: it is read, and cut."""
 _LETTER: Final = 2.2e-9
 """For each letter of a text that an operator takes, compares, hashes or gives on."""
@@ -133,12 +133,12 @@ def bound(
     if rows is None:
         return math.inf
     declared = 4.0 ** math.ceil(math.log(max(rows, 1), 4))
-    written = _TEXT * text
+    syntax = _TEXT * text
     if divisions:
         relations = [a.relation for plan in plans for a in plan.lowered.aggregates if a.measures]
         most = max((_work(r, declared, set(r.schema))[0] for r in relations), default=declared)
-        written += _DIVISION * divisions * most
-    return SAFETY * slowness * (written + sum(_seconds(plan, declared) for plan in plans))
+        syntax += _DIVISION * divisions * most
+    return SAFETY * slowness * (syntax + sum(_seconds(plan, declared) for plan in plans))
 
 
 def divisions_in(statements: Iterable[str]) -> int:
@@ -159,14 +159,14 @@ def tick(seconds: float, undeclared: float, busy: float = 1.0) -> float:
 
 def _seconds(plan: Plan, rows: float) -> float:
     lowered = plan.lowered
-    read = values = letters = 0.0
+    scans = values = letters = 0.0
     for aggregate in lowered.aggregates:
         if aggregate.measures:
-            wanted = set(aggregate.relation.schema)
-            out, done = _work(aggregate.relation, rows, wanted)
-            read, values = read + done, values + out * len(aggregate.measures)
-            longest = _longest(aggregate.relation, wanted)
-            letters += _letters(aggregate.relation, rows, wanted, longest)
+            names = set(aggregate.relation.schema)
+            out, cost = _work(aggregate.relation, rows, names)
+            scans, values = scans + cost, values + out * len(aggregate.measures)
+            longest = _longest(aggregate.relation, names)
+            letters += _letters(aggregate.relation, rows, names, longest)
     cells = 1.0
     for key in lowered.query.keys:
         cells *= rows if key.codes is None else len(key.codes)
@@ -174,22 +174,22 @@ def _seconds(plan: Plan, rows: float) -> float:
     joins = [node for a in lowered.aggregates for node in a.relation.nodes
              if isinstance(node, JoinUnit | JoinPublic)]  # fmt: skip
     fixed = _QUESTION + _STATEMENT * len(lowered.aggregates) + _JOIN * len(joins)
-    return fixed + read + _VALUE * values + _CELL * cells * numbers + letters
+    return fixed + scans + _VALUE * values + _CELL * cells * numbers + letters
 
 
-def _work(node: Relation, rows: float, wanted: AbstractSet[str]) -> tuple[float, float]:
+def _work(node: Relation, rows: float, names: AbstractSet[str]) -> tuple[float, float]:
     """Rows that come out of a node, and seconds for it and all below, letters apart."""
-    parts = zip(node.inputs, node.needs(wanted), strict=True)
+    parts = zip(node.inputs, node.needs(names), strict=True)
     below = [_work(child, rows, own) for child, own in parts]
     out = rows if isinstance(node, Scan) else max((size for size, _ in below), default=rows)
     if isinstance(node, JoinUnit):
         out *= max(1, node.other.m or 1)
     if isinstance(node, JoinPublic):
         out *= node.fanout
-    return out, out * _row(node, wanted) + sum(done for _, done in below)
+    return out, out * _row(node, names) + sum(cost for _, cost in below)
 
 
-def _row(node: Relation, wanted: AbstractSet[str]) -> float:
+def _row(node: Relation, names: AbstractSet[str]) -> float:
     """Seconds for one row at a node."""
     match node:
         case Scan():
@@ -202,66 +202,66 @@ def _row(node: Relation, wanted: AbstractSet[str]) -> float:
             each = _RANKED
         case _:
             each = _ROW
-    parts = [part for written in _expressions(node, wanted) for part in _parts(written)]
+    parts = [part for expression in _expressions(node, names) for part in _parts(expression)]
     bent = sum(isinstance(part, Curve) for part in parts)
     return each + _OPERATOR * (len(parts) - bent) + _CURVE * bent
 
 
-def _inputs(node: Relation, wanted: AbstractSet[str]) -> list[tuple[Relation, AbstractSet[str]]]:
+def _inputs(node: Relation, names: AbstractSet[str]) -> list[tuple[Relation, AbstractSet[str]]]:
     """Relations that a node reads, public ones too, with the columns that are wanted of each."""
-    found: list[tuple[Relation, AbstractSet[str]]] = list(
-        zip(node.inputs, node.needs(wanted), strict=True)
+    pairs: list[tuple[Relation, AbstractSet[str]]] = list(
+        zip(node.inputs, node.needs(names), strict=True)
     )
     if isinstance(node, JoinPublic):
-        theirs = {n for n in node.public.schema if node.prefix + n in wanted}
-        found.append((node.public, theirs | {right for _, right in node.on}))
-    return found
+        theirs = {n for n in node.public.schema if node.prefix + n in names}
+        pairs.append((node.public, theirs | {right for _, right in node.on}))
+    return pairs
 
 
-def _longest(node: Relation, wanted: AbstractSet[str]) -> int:
+def _longest(node: Relation, names: AbstractSet[str]) -> int:
     """Letters of the longest text that is read."""
     if isinstance(node, Scan):
-        columns = [c for name, c in node.table.columns.items() if name in wanted]
+        columns = [c for name, c in node.table.columns.items() if name in names]
         return max((c.longest for c in columns if isinstance(c, pol.Text)), default=0)
-    return max((_longest(child, own) for child, own in _inputs(node, wanted)), default=0)
+    return max((_longest(child, own) for child, own in _inputs(node, names)), default=0)
 
 
-def _letters(node: Relation, rows: float, wanted: AbstractSet[str], longest: int) -> float:
+def _letters(node: Relation, rows: float, names: AbstractSet[str], longest: int) -> float:
     """Seconds for texts in a node and all below; each may be as long as the longest."""
     if not longest:
         return 0.0
-    below = sum(_letters(child, rows, own, longest) for child, own in _inputs(node, wanted))
-    size, _ = _work(node, rows, wanted)
-    texts = sum(t.kind is Kind.TEXT for name, t in node.schema.items() if name in wanted)
-    each, once = _READ * texts if isinstance(node, Scan) else 0.0, 0.0
+    below = sum(_letters(child, rows, own, longest) for child, own in _inputs(node, names))
+    size, _ = _work(node, rows, names)
+    texts = sum(t.kind is Kind.TEXT for name, t in node.schema.items() if name in names)
+    each, once = _INPUT * texts if isinstance(node, Scan) else 0.0, 0.0
     match node:
         case LimitRows() | LimitGroups():
             each += (_HASH + _SORT * math.log2(2 * max(size, 1.0))) * texts
         case JoinUnit() | JoinPublic():
             each += _LETTER * (texts + len(node.on))
-    for written in _expressions(node, wanted):
-        for part in _parts(written):
+    for expression in _expressions(node, names):
+        for part in _parts(expression):
             own, fixed = _operator(part)
             each, once = each + own, once + fixed
     return below + once + size * max(longest, _SHORT) * each
 
 
-def _expressions(node: Relation, wanted: AbstractSet[str]) -> list[Expr]:
+def _expressions(node: Relation, names: AbstractSet[str]) -> list[Expr]:
     match node:
         case Filter():
             return [node.condition]
         case Project():
             # an engine computes a key twice: first to leave out the rows that have none
             keys = [k.expr for k in node.keys] * 2
-            return keys + [e for n, e in node.columns if n in wanted]
+            return keys + [e for n, e in node.columns if n in names]
         case PerUnit():
             return [e for _, e in node.keys] + [f.expr for _, f in node.folds]
     return []
 
 
-def _parts(written: Expr) -> Iterator[Expr]:
-    yield written
-    for child in written.children:
+def _parts(expression: Expr) -> Iterator[Expr]:
+    yield expression
+    for child in expression.children:
         yield from _parts(child)
 
 
@@ -303,23 +303,23 @@ def memory(plans: tuple[Plan, ...], rows: int | None, threads: int = 1) -> float
 
 
 def _texts(plan: Plan) -> float:
-    found = 0.0
+    most = 0.0
     for aggregate in plan.lowered.aggregates:
-        wanted = set(aggregate.relation.schema)
-        longest = max(_longest(aggregate.relation, wanted), _SHORT)
-        found = max(found, longest * _bytes(aggregate.relation, wanted))
-    return found
+        names = set(aggregate.relation.schema)
+        longest = max(_longest(aggregate.relation, names), _SHORT)
+        most = max(most, longest * _bytes(aggregate.relation, names))
+    return most
 
 
-def _bytes(node: Relation, wanted: AbstractSet[str]) -> float:
+def _bytes(node: Relation, names: AbstractSet[str]) -> float:
     """Bytes for each letter of a row in a node and all below."""
-    own = sum(t.kind is Kind.TEXT for name, t in node.schema.items() if name in wanted) * _SIGN
-    for part in (p for written in _expressions(node, wanted) for p in _parts(written)):
+    own = sum(t.kind is Kind.TEXT for name, t in node.schema.items() if name in names) * _SIGN
+    for part in (p for expression in _expressions(node, names) for p in _parts(expression)):
         if isinstance(part, expr.Piece):
             own += _PIECES
         elif part.type.kind is Kind.TEXT:
             own += _SIGN
-    return own + sum(_bytes(child, theirs) for child, theirs in _inputs(node, wanted))
+    return own + sum(_bytes(child, theirs) for child, theirs in _inputs(node, names))
 
 
 def _groups(plan: Plan, rows: int) -> float:

@@ -19,7 +19,7 @@ from discreet.ledger import Balance, caps, charge
 from discreet.plan import describe
 from discreet.policy import Policy
 from discreet.service._desk import Desk
-from discreet.service._forms import paid
+from discreet.service._forms import payment
 from discreet.service._keys import Actor, Role
 from discreet.service._orders import OFFER, Order
 from discreet.service._public import in_force, statement
@@ -68,19 +68,19 @@ def price(
     rest = min(balance.after(quote.whole).remaining for balance in balances)
     bill = Bill(quote.plans, quote.whole)
     if counter is None and not quote.stored:
-        quote = replace(quote, refused=_refused(desk, analyst, bill, quote))
+        quote = replace(quote, refused=_refusal(desk, analyst, bill, quote))
     after = None if quote.stored or quote.refused else short_down(rest)
     return {**quoted(desk, quote, bill), "more": fits, "after": after}
 
 
-def _refused(desk: Desk, analyst: str, bill: Bill, quote: Quote) -> str | None:
+def _refusal(desk: Desk, analyst: str, bill: Bill, quote: Quote) -> str | None:
     """Say why asking would be refused now, by the rule of asking."""
-    refused = desk.admission.refusal(analyst, bill)
-    if refused is None:
+    refusal = desk.admission.refusal(analyst, bill)
+    if refusal is None:
         return None
     # the price's own words say what would fit
-    said = None if isinstance(refused, LedgerClosedError) else quote.refused
-    return said or refused.message
+    words = None if isinstance(refusal, LedgerClosedError) else quote.refused
+    return words or refusal.message
 
 
 def state_of(order: Order) -> dict[str, Any]:
@@ -90,22 +90,22 @@ def state_of(order: Order) -> dict[str, Any]:
     if order.run is not None and order.run.placed:
         wait = max(0.0, order.run.release - loop.time())
     ready = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=wait)
-    shown: dict[str, Any] = {
+    view: dict[str, Any] = {
         "id": order.id,
         "state": order.state,
-        "paid": paid(order),
+        "paid": payment(order),
         "cached": order.cached,
         "tick": order.tick,
         "links": {"self": f"/v1/answers/{order.id}", "record": f"/v1/answers/{order.id}/record"},
     }
     if order.state == "running" and order.run is not None and order.run.held:
-        shown["held"] = True
+        view["held"] = True
     elif order.state == "running":
         # while others are before it, when it starts is not known: no time is promised
-        shown["ready"] = ready.isoformat(timespec="seconds")
+        view["ready"] = ready.isoformat(timespec="seconds")
     if order.decided is not None:
-        shown["decision"] = order.decided
-    return shown
+        view["decision"] = order.decided
+    return view
 
 
 def key_of(actor: Actor) -> dict[str, Any]:
@@ -115,8 +115,8 @@ def key_of(actor: Actor) -> dict[str, Any]:
 
 def spending_of(desk: Desk, name: str) -> Budget:
     """Say what is spent and left for somebody, and what of it is set aside."""
-    held = desk.admission.room(name, everybody=False).held
-    return replace(desk.counter.budget(name), held=held)
+    aside = desk.admission.room(name, everybody=False).aside
+    return replace(desk.counter.budget(name), held=aside)
 
 
 def budget_of(desk: Desk, actor: Actor) -> dict[str, Any]:
@@ -155,8 +155,8 @@ def _amounts(balance: Balance) -> dict[str, dict[str, Fraction]]:
 def shares_of(desk: Desk) -> dict[str, dict[str, dict[str, Fraction]]]:
     """Say what each share has spent and left, and what is there for all others."""
     shares = desk.ledger.state.limits.shares
-    named = {**{name: name for name in shares}, **({"all others": ""} if shares else {})}
-    return {shown: _amounts(desk.ledger.balance(name)) for shown, name in named.items()}
+    labels = {**{name: name for name in shares}, **({"all others": ""} if shares else {})}
+    return {label: _amounts(desk.ledger.balance(name)) for label, name in labels.items()}
 
 
 def left_of(desk: Desk, name: str) -> str:
@@ -219,15 +219,15 @@ def _toml(mapping: Any) -> str:
 
 def requests_of(desk: Desk) -> list[dict[str, Any]]:
     """List what waits for an owner; no answer is among it, for there is none."""
-    found = []
+    requests = []
     for order in desk.waiting():
         bill, unpriced = desk.priced_anew(order)
-        refused = unpriced or desk.admission.refusal(order.analyst, bill, order.id)
+        refusal = unpriced or desk.admission.refusal(order.analyst, bill, order.id)
         errors: dict[str, str] = {}
         if "sql" in order.body and unpriced is None:
             offer = {k: v for k, v in order.body.items() if k in OFFER}
             errors = desk.counter.quote(order.body["sql"], order.analyst, **offer).error()
-        found.append(
+        requests.append(
             {
                 "id": order.id,
                 "analyst": order.analyst,
@@ -237,11 +237,11 @@ def requests_of(desk: Desk) -> list[dict[str, Any]]:
                 "price": show(order.price),
                 "meaning": str(meaning.of(bill.cost.epsilon)),
                 "error": errors,
-                "seen": desk.shown(order, bill),
-                "refused": None if refused is None else refused.message,
+                "seen": desk.subject(order, bill),
+                "refused": None if refusal is None else refusal.message,
             }
         )
-    return found
+    return requests
 
 
 def public_of(desk: Desk, signer: Signer) -> dict[str, Any]:
