@@ -83,8 +83,7 @@ class Fits:
         Parameters as in :meth:`regression`. With fewer rows than it says, no coefficient may
         come out determined, and the fit be paid for nothing.
         """
-        from discreet.inference._needed import Rehearsal  # noqa: PLC0415 - loaded when called
-        from discreet.inference._regression import table_of  # noqa: PLC0415
+        from discreet import inference  # noqa: PLC0415 - loaded when it is called
 
         own = cast("Curator", self)
         fit = _fit(own, formula, table, where, family)
@@ -93,9 +92,8 @@ class Fits:
         def plan(text: str, keys: Sequence[str], change: Callable[[Query], Query] | None) -> Plan:
             return own._plan(_meant(own, text, keys, change), offer)  # noqa: SLF001 - part of it
 
-        rehearsal = Rehearsal(table_of(own, _plain(table, "table")), plan)
-        rows = rehearsal.needed(fit)
-        (planned,) = rehearsal.plans.values()
+        declared = inference.table_of(own, _plain(table, "table"))
+        rows, planned = inference.rows_needed(declared, fit, plan)
         return FitQuote(own._quote(planned, offer, own._standing), rows)  # noqa: SLF001 - as above
 
     def survey(

@@ -49,11 +49,12 @@ from discreet.inference._intervals import interval, nonnegative_bias, ratio_inte
 from discreet.inference._kruskal import kruskal_test
 from discreet.inference._laws import Gaussian, Laplace, Noise
 from discreet.inference._logistic import Logistic, logistic
+from discreet.inference._needed import rows_needed
 from discreet.inference._nonnegative import Reconstruction
 from discreet.inference._normal_mean import NormalMean, normal_mean_interval
 from discreet.inference._population import population_interval
 from discreet.inference._proportion import proportion_interval, proportion_test
-from discreet.inference._regression import Regression, least_squares
+from discreet.inference._regression import Regression, least_squares, table_of
 from discreet.inference._results import Interval, TestResult
 from discreet.inference._sampling import (
     NormalPlus,
@@ -148,8 +149,10 @@ __all__ = [
     "rank_test",
     "ratio_interval",
     "sample_size",
+    "rows_needed",
     "signed_rank_test",
     "survey",
+    "table_of",
     "test_of_tests",
     "tuned_parts",
     "two_sample_test",

@@ -69,7 +69,7 @@ class _Scaled(Reference):
 _Plan: TypeAlias = Callable[[str, Sequence[str], Callable[[Query], Query] | None], Plan]
 
 
-class Rehearsal:
+class _Rehearsal:
     """Asks for what would be released of rows that are spread evenly.
 
     It stands for a curator at a price that is settled (``Ask``); `plan` prices a question.
@@ -92,7 +92,7 @@ class Rehearsal:
             self.plans[text] = self._plan(text, keys, change)
         return Answer(measure(self.plans[text], self._engine, fresh_salt(), Silent()))
 
-    def needed(self, fit: Callable[[Rehearsal], Fitted]) -> int | None:
+    def needed(self, fit: Callable[[_Rehearsal], Fitted]) -> int | None:
         """Least number of rows, roughly, that a fit determines; None: no number does."""
 
         def determined(n: float) -> bool:
@@ -109,6 +109,20 @@ class Rehearsal:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if determined(middle) else (middle, high)
         return math.ceil(high)
+
+
+def rows_needed(
+    table: Any, fit: Callable[[Any], Fitted], plan: _Plan
+) -> tuple[int | None, Plan]:
+    """Give the number of rows from which on a fit is determined, and the plan that it asks.
+
+    `fit` wants to know how questions are answered; `plan` prices one. None: no number of rows
+    that are spread evenly suffices.
+    """
+    rehearsal = _Rehearsal(table, plan)
+    rows = rehearsal.needed(fit)
+    (planned,) = rehearsal.plans.values()
+    return rows, planned
 
 
 def _columns(table: Any) -> dict[str, list[Any]]:
