@@ -576,15 +576,13 @@ class Curator(Terms, Fits):
             records.extend(measured(plans, self._engine, self.policy))
             return _stored.write(records)
 
-        job = _stored.job(plans, cost, run)
-        name = None if key is None else plain_str(key, "key")
+        job, name = _stored.job(plans, cost, run), None if key is None else plain_str(key, "key")
         road = self._road if least is None else self._road_at(least)
         check_alive(self._engine, lambda: fresh or road.find(job, key=name) is None)
         outcome = road.travel(job, key=name, fresh=fresh)
         left = describe_balance(self._balances, cost)
         if outcome.again is not None:
-            again = show(outcome.again.epsilon)
-            left = f"{left} · paid before; ε {again} charged for the restart"
+            left += f" · paid before; ε {show(outcome.again.epsilon)} charged for the restart"
         if outcome.cached:
             records = _stored.restore(outcome.text, plans)
         tainted = noise.is_deterministic()
@@ -603,8 +601,7 @@ class Curator(Terms, Fits):
                 hint="open a curator in each process, after the fork",
             )
         _, text = self._names
-        payer = self.policy.payer
-        return Road(self.ledger, payer, text, self.analyst, self._source, least)
+        return Road(self.ledger, self.policy.payer, text, self.analyst, self._source, least)
 
     @property
     def _standing(self) -> Standing:

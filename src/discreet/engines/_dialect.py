@@ -470,6 +470,7 @@ class Spark(Dialect):
     # its parser reads a bracket to the end before it opens it, and remembers every step
     longest = 1000
     collated = _form("({} COLLATE UTF8_BINARY)")  # a column may carry another
+    octets = _form("octet_length({} COLLATE UTF8_BINARY)")
     trimmed = _form("trim({})")  # plain spaces, where no signs are named
     # a function: once a statement has said "map", the operator is two signs
     shifted = _form("shiftright({}, {})")
@@ -549,19 +550,14 @@ class Spark(Dialect):
         return f"try_element_at(map({pairs}), {x})"
 
     def steps(self, x: str, edges: Sequence[int], values: Sequence[int]) -> str:
-        """Read many steps that lie close together from a constant list, by their place.
-
-        Thousands of nested cases are more than Spark makes code of, and most of a driver's memory.
-        """
-        wide = edges[-1] - edges[0] if edges else 0
-        if len(edges) <= _FEW or wide > _APART * len(edges):
+        """Read many steps that lie close together from a list: as cases they fill a driver."""
+        if len(edges) <= _FEW or edges[-1] - edges[0] > _APART * len(edges):
             return super().steps(x, edges, values)
         runs = pairwise([*edges, edges[-1] + 1])
         inside = [v for (a, b), v in zip(runs, values[1:], strict=True) for _ in range(b - a)]
         narrow = max(map(abs, inside)) < 2**31
         listed = ", ".join(map(str if narrow else self.integer, inside))
-        place = f"CAST({x} - {self.integer(edges[0] - 1)} AS INT)"
-        value = f"try_element_at(array({listed}), {place})"
+        value = f"try_element_at(array({listed}), CAST({x} - {self.integer(edges[0] - 1)} AS INT))"
         return (
             f"CASE WHEN {x} < {self.integer(edges[0])} THEN {self.integer(values[0])} "
             f"WHEN {x} > {self.integer(edges[-1])} THEN {self.integer(values[-1])} "
@@ -590,10 +586,6 @@ class Spark(Dialect):
         It stays there: it may be no text that could be collected, and is a private value.
         """
         return f"max({self.quote(field.name)}) IS NULL"
-
-    def octets(self, x: str, field: Field) -> str:  # noqa: ARG002 - one spelling
-        """Bytes of a text."""
-        return f"octet_length({self.collated(x)})"
 
     def label(self, x: str, field: Field) -> str:  # noqa: ARG002 - one spelling
         """Take the bytes as they are: those that are no text equal no label."""

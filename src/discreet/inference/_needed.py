@@ -111,9 +111,7 @@ class _Rehearsal:
         return math.ceil(high)
 
 
-def rows_needed(
-    table: Any, fit: Callable[[Any], Fitted], plan: _Plan
-) -> tuple[int | None, Plan]:
+def rows_needed(table: Any, fit: Callable[[Any], Fitted], plan: _Plan) -> tuple[int | None, Plan]:
     """Give the number of rows from which on a fit is determined, and the plan that it asks.
 
     `fit` wants to know how questions are answered; `plan` prices one. None: no number of rows
