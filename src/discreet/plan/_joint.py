@@ -89,19 +89,19 @@ class Joint(Part):
     """Several integers per cell: forms over measures, with noise of one law."""
 
     forms: tuple[Form, ...]
-    sums: tuple[tuple[int, Sensitivity], ...]
+    read: tuple[tuple[int, Sensitivity], ...]
 
     kind: ClassVar[str] = "joint"
 
     @property
     def reads(self) -> tuple[int, Sensitivity]:
         """The first measure stands for all: they count the same rows."""
-        return self.sums[0]
+        return self.read[0]
 
     @property
     def inputs(self) -> tuple[tuple[int, Sensitivity], ...]:
         """Every measure of the forms."""
-        return self.sums
+        return self.read
 
     @property
     def outlets(self) -> int:
@@ -124,7 +124,7 @@ class Joint(Part):
         self, priced: Priced, groups: Groups, cells: Cells, draw: Draw
     ) -> tuple[Release, ...]:
         """Add the one draw, form by form."""
-        totals = {m: cells.totals(groups, m) for m, _ in self.sums}
+        totals = {m: cells.totals(groups, m) for m, _ in self.read}
         zero = np.array([0] * len(cells), dtype=object)
         exact = [sum((c * totals[m] for m, c in form), zero) for form in self.forms]
         if priced.law is None:
