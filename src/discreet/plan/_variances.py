@@ -279,7 +279,7 @@ class Variances(Part):
 
     places: tuple[int, int, int]
     """Measures: rows, Σ(y − k) and Σ((y − k)² − h)."""
-    moves: tuple[Sensitivity, ...]
+    read: tuple[Sensitivity, ...]
     """How far one unit moves each of them."""
     top: int
     """K, the largest value."""
@@ -298,7 +298,7 @@ class Variances(Part):
     @property
     def inputs(self) -> tuple[tuple[int, Sensitivity], ...]:
         """All three."""
-        return tuple(zip(self.places, self.moves, strict=True))
+        return tuple(zip(self.places, self.read, strict=True))
 
     @property
     def numbers(self) -> int:
