@@ -315,7 +315,7 @@ def test_free_previews_keep_little_memory():
     finally:
         tracemalloc.stop()
     assert _spans._SOLUTIONS.load <= _spans.MOST_WEIGHT
-    assert owner._known.load <= 128
+    assert owner._lowerings.load <= 128
     assert kept < 80
     assert most < 250
 
