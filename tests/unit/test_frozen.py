@@ -57,7 +57,7 @@ def changeable(value, path="it"):
 def test_no_part_of_what_a_ledger_hands_out_can_be_changed(curator):
     ledger = curator.ledger
     with ledger.glance() as head:
-        out = [head.content, ledger.seen]
+        out = [head.content, ledger.view]
     out += [ledger.state, ledger.state.limits, ledger.units, ledger.balance(), ledger.lines]
     out += [ledger.standing(curator.policy, "ann"), curator.budget, curator.policy.budget]
     assert [path for given in out for path in changeable(given)] == []

@@ -207,7 +207,7 @@ def test_nothing_costs_less_than_the_least_price():
     book = Book()
     road(book).travel(job(book, cost=free))
     assert road(book).knows(job(book, cost=free))
-    assert road(book).stored(job(book, cost=free)) is None
+    assert road(book).find(job(book, cost=free)) is None
     road(book).enter(job(book, cost=free, external="elsewhere"), key="e")
     assert [entry.cost for entry in book.entries] == [LEAST] * 4
     entered = book.entries[-1]
@@ -218,9 +218,9 @@ def test_nothing_costs_less_than_the_least_price():
 
 def test_what_is_paid_and_stored_is_found_without_a_debit():
     book = Book(None)
-    assert road(book).stored(job(book)) is None
+    assert road(book).find(job(book)) is None
     book = Book(replace(FIRST, stored="old"))
-    paid = road(book).stored(job(book), key="k")
+    paid = road(book).find(job(book), key="k")
     assert (paid.outcome, paid.entry.key) == (Outcome("old", cached=True), "k")
     assert book.steps == []
 

@@ -76,7 +76,7 @@ def habit(rng: random.Random, w: World) -> Habit | None:
 
 def _base(w: World, keys: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
     return {"world": w, "join": False, "public": None, "where": None, "keys": tuple(keys),
-            "asked": (("count", None),), "rows": None, "groups": None}  # fmt: skip
+            "statistics": (("count", None),), "rows": None, "groups": None}  # fmt: skip
 
 
 def _spelling(w: World, test: Test, alias: str) -> str:
