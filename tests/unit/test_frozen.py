@@ -61,7 +61,7 @@ def test_no_part_of_what_a_ledger_hands_out_can_be_changed(curator):
     out += [ledger.state, ledger.state.limits, ledger.units, ledger.balance(), ledger.lines]
     out += [ledger.standing(curator.policy, "ann"), curator.budget, curator.policy.budget]
     assert [path for given in out for path in changeable(given)] == []
-    remembered = [state for state in _STATES._kept[0].values() if state.policy == "people"]
+    remembered = [state for state in _STATES._memory[0].values() if state.policy == "people"]
     assert remembered
     assert [path for state in remembered for path in changeable(state)] == []
 
