@@ -51,8 +51,8 @@ _HERE: Final = {
 }
 """What to try here, where a refusal speaks of HTTP."""
 ONLY_LOCAL: Final = frozenset(
-    {"coverage", "ledger", "linear", "partition", "publication", "publish", "record_external",
-     "regression", "survey"}
+    {"coverage", "ledger", "linear", "partition", "preview_regression", "publication", "publish",
+     "record_external", "regression", "survey"}
 )  # fmt: skip
 """What a curator has and a service does not: it needs the ledger, or more than SQL can say."""
 _ENDED: Final = {
