@@ -187,7 +187,7 @@ def test_what_fails_is_paid_and_is_counted(opened):
         with pytest.raises(DiscreetError, match="not done at their tick"):
             await desk.ask("ana", None, question("0.01", 4))
         assert (len(debits(desk)), spent(desk)) == (4, Fraction(13, 100))
-        await until(lambda: worker.replaced == 3 and desk.turns._held)
+        await until(lambda: worker.replaced == 3 and desk.turns._backlog)
         await asyncio.sleep(2 * behind.tick)  # nothing of it leaves at any tick
         assert (behind.run.held, behind.state, behind.ended.is_set()) == (True, "running", False)
         assert [bill for bill, _ in worker.asked] == bills(desk, order, one, two)

@@ -144,7 +144,7 @@ def test_what_is_held_is_what_starts_after_the_brake_however_far_a_worker_has_go
         assert before.begun is None
         brake.set()
         after = run("c")
-        await _until(lambda: turns._held == [after])
+        await _until(lambda: turns._backlog == [after])
         assert after.placed  # for all that anybody sees before its tick
         assert asked == [b"a"]
         places[0]._worker.gate.release()
@@ -174,8 +174,8 @@ def test_what_was_held_starts_in_the_order_of_the_timetable(first):
         places[first]._worker.gate.release()
         await asyncio.sleep(0.1)
         places[1 - first]._worker.gate.release()
-        await _until(lambda: len(turns._held) == len(held))
-        assert turns._held == held
+        await _until(lambda: len(turns._backlog) == len(held))
+        assert turns._backlog == held
         starts = [x.release - x.tick for x in held]
         assert starts == sorted(starts)
         brake.clear()

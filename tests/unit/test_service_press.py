@@ -60,7 +60,7 @@ def test_one_analysts_long_answers_keep_nobody_waiting():
         at_once = len(begun)
         still.set()
         await asyncio.gather(*mine)
-        return long, short, at_once, len(begun), dict(press._fair._asked), press._fair._turns
+        return long, short, at_once, len(begun), dict(press._fair._counts), press._fair._turns
 
     assert asyncio.run(story()) == (b"long", b"short", 1, 8, {}, {})
 
