@@ -338,7 +338,8 @@ def open_spark(sources: Mapping[str, Any], policy: pol.Policy, *, timeout: float
             if table.public:
                 sql, computed = _copied(session, table, sql, stack), False
             else:
-                places += places_of(session, sql, place)
+                with _settled(session):  # Spark may compute rows to say what their files are
+                    places += places_of(session, sql, place)
             tables[name] = sql, computed
         later = stack.pop_all()
         stack.callback(later.close)
