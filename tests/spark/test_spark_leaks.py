@@ -38,7 +38,7 @@ FAR = Decimal(10**38 - 1)
 SOMEONE = {
     "nobody": [],
     "overflow": [(900, "X", FAR, 1e308, None, dt.date.max, leaks.SECRET)],
-    "underflow": [(900, "Q", -FAR, -1e308, None, dt.date.min, "")],
+    "underflow": [(900, "Q", FAR.copy_negate(), -1e308, None, dt.date.min, "")],
     "infinite": [(900, None, Decimal(0), math.inf, True, DAY, chr(0))],
     "nan": [(900, "", Decimal(0), math.nan, False, None, None)],
     "no unit": [(None, "F", Decimal(1), 1.0, True, DAY, leaks.SECRET)],
