@@ -5,6 +5,9 @@ catalogue has a location, a folder has its own path; and of both, and of views a
 well, Spark names the files. A folder that has no scheme is read from where the session reads such:
 its files say which file system that is. Files of this machine are claimed one by one, as other
 engines claim them; of those elsewhere the folders are, since they come and go.
+
+Of what is cached, and of what a scalar subquery reads, Spark names no files: such sources are
+refused, as any of them would be a fresh budget.
 """
 
 from __future__ import annotations
@@ -16,9 +19,26 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from discreet.engines._protocol import SERVER
+from discreet.errors import SchemaError
 
 _ONE_SYSTEM: Final = {"s3": "s3a", "s3n": "s3a", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
 """Schemes of one system of files, by one of them."""
+WHOLE: Final = {
+    "spark.sql.maxPlanStringLength": str(2**31 - 16),
+    "spark.sql.debug.maxToStringFields": str(2**31 - 1),
+}
+"""Settings under which Spark shows a plan as a whole."""
+_HIDDEN: Final = {
+    "InMemoryRelation": (
+        "is cached in this Spark, or something that it reads is",
+        "df.unpersist(), or spark.catalog.uncacheTable(name); then open it",
+    ),
+    "scalar-subquery#": (
+        "reads a scalar subquery",
+        "write it to a folder, and open the folder",
+    ),
+}
+"""What a plan shows of files that are not named: why, and what to do."""
 
 
 def place_of(text: str) -> str:
@@ -66,3 +86,17 @@ def _of_file(file: str) -> str:
     if not place.startswith(SERVER) and os.path.exists(place):  # noqa: PTH110 - a text
         return place
     return place_of(posixpath.dirname(file)) if place.startswith(SERVER) else SERVER + file
+
+
+def check_named(table: str, plan: str) -> None:
+    """Refuse a private table whose plan, as ``EXPLAIN EXTENDED`` has it, hides what it reads."""
+    optimised = plan.partition("== Optimized Logical Plan ==")[2]
+    if not optimised:
+        raise SchemaError(f"Spark does not say what table {table!r} reads")
+    for sign, (why, hint) in _HIDDEN.items():
+        if sign in optimised.partition("== Physical Plan ==")[0]:
+            raise SchemaError(
+                f"table {table!r} {why}: which files that are cannot be told, nor whether they "
+                "have a budget already",
+                hint=hint,
+            )
