@@ -196,3 +196,24 @@ def test_what_hides_its_files_is_refused(spark, tmp_path, hidden, longest):
         spark.catalog.dropTempView("quick")
         spark.conf.unset("spark.sql.maxPlanStringLength")
     dc.open({"t": spark.read.parquet(str(tmp_path))}, own, ledger=ledger).close()
+
+
+@pytest.mark.parametrize("first", ["view", "folder"])
+def test_data_keep_their_budget_when_their_files_are_written_anew(spark, tmp_path, first):
+    """Spark gives files other names each time: what knew the old ones was a fresh budget."""
+    home, ledger = str(tmp_path / "home"), str(tmp_path / "ledger")
+
+    def opened(name, kind):
+        read = spark.read.parquet(home).where("n > 0") if kind == "view" else f"spark://{home}"
+        own = pol.Policy([people()], pol.Budget("9"), name=name)
+        dc.open({"t": read}, own, ledger=f"{ledger} {name}").close()
+
+    rows = spark.createDataFrame(pa.table({"n": [1, 2]}))
+    rows.write.parquet(home)
+    opened("one", first)
+    rows.write.mode("overwrite").parquet(home)
+    for kind in ("view", "folder"):
+        with pytest.raises(LedgerIntegrityError, match="one"):
+            opened("another", kind)
+        opened("one", kind)
+        rows.write.mode("overwrite").parquet(home)
