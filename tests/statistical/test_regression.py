@@ -22,7 +22,8 @@ import discreet as dc
 from discreet import inference as inf
 from discreet.errors import ParameterError, QueryError
 from discreet.inference._logistic import ENDLESS, STEEP, Cells
-from discreet.inference._regression import HIDDEN, Released, Score, Term, _products
+from discreet.inference._regression import HIDDEN, Term, _products
+from discreet.inference._slope import Released, Score
 from discreet.plan import MOMENTS, Splines
 
 DESIGNS = {
