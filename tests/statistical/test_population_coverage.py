@@ -29,7 +29,9 @@ from discreet.answer import Answer
 from discreet.curator import fresh_salt, measure
 from discreet.engines import Reference
 from discreet.errors import ParameterError
-from discreet.inference._population import Sample
+from discreet.inference._pivot import hull
+from discreet.inference._population import Moments, Sample
+from discreet.inference._score import bounded
 
 ROWS, WIDE, MEAN, SD = 4, 400, 180, 56
 SAMPLES = 100
@@ -180,9 +182,73 @@ def test_widths_are_those_of_the_recipe():
     assert width["AVG(x)"] < width["AVG(x) alone"] < 0.12
 
 
-def test_few_people_get_the_public_range():
-    (answer,) = answers("AVG(x)", 1, n=12)
+def test_the_mean_of_few_people_rests_on_their_range():
+    """It was the whole public range."""
+    (answer,) = answers("AVG(x)", 1, n=40, epsilon="20")
+    low, high = answer.interval(target="population")[0]["v"]
+    assert low < MEAN < high
+    assert high - low < 0.9 * WIDE
+    (answer,) = answers("AVG(x)", 1, n=2)
     assert answer.interval(target="population")[0]["v"] == (0, WIDE)
+
+
+def _binomial(n, error, test=None):
+    """Ends of a share by exact counts of none to 60 of n, where nothing is noised."""
+    sums = [np.array([1.0, 0.0]), np.array([0.0, 1.0])]
+    sample = Sample(None)
+    found = []
+    for x in range(min(n, 60) + 1):
+        values = np.array([float(n), float(x)])
+        if test is None:
+            moments = Moments(values, [None, None], sums, 0.0, 1.0, 1)
+            found.append(sample._mean(moments, error)[0])
+        else:
+            found.append(test(values, sums))
+    return np.array(found).T
+
+
+def _least_covered(n, ends):
+    """The least probability of covering a share with up to 30 rare rows expected."""
+    counts = np.arange(ends.shape[1])
+    shares = np.geomspace(1e-3, min(30, n / 2), 200) / n
+    inside = (ends[0] <= shares[:, None]) & (shares[:, None] <= ends[1])
+    chances = stats.binom.pmf(counts, n, shares[:, None])
+    return float(((chances * inside).sum(axis=1) + stats.binom.sf(counts[-1], n, shares)).min())
+
+
+@pytest.mark.parametrize("n", [30, 100, 10_000])
+def test_rare_shares_are_covered_by_the_exact_law_and_not_by_all_there_is(n):
+    """A count below five or so had the interval from 0 to 1."""
+    ends = _binomial(n, 0.05)
+    assert _least_covered(n, ends) >= 0.949
+    assert ends[1][0] <= 4.5 / n
+    assert (ends[1][:5] <= 14 / n).all()
+    rest = _binomial(n, 0.01)
+    assert _least_covered(n, rest) >= 0.98
+
+    def rule_of_three_without_the_half(values, sums):
+        reach = lambda m: (-m, 1 - m)  # noqa: E731 - as short as what it stands for
+        test = bounded(tuple(sums[::-1]), reach, values, [None] * 2, 0.4, most=n)
+        return hull(test, values[1] / n, 0.0, 1.0, 150)
+
+    assert _least_covered(n, _binomial(n, 0.05, rule_of_three_without_the_half)) < 0.949
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT AVG(x >= 320) AS v FROM t",
+        "SELECT COUNT(*) FILTER (WHERE x >= 320) / COUNT(*) AS v FROM t",
+    ],
+)
+def test_a_rare_share_has_an_end_beside_noise(text):
+    """Six of a thousand rows. Of 100 intervals at 95 % more than 20 miss with probability 1e-7."""
+    CASES["rare"] = (text, lambda x: np.mean(x >= 320))
+    found = list(answers("rare", 100, n=400, epsilon="2"))
+    assert missed("rare", found, target="population") <= 20
+    ends = [row["v"] for a in found for row in a.interval(target="population")]
+    assert np.median([high for _, high in ends]) < 0.16
+    del CASES["rare"]
 
 
 def test_what_has_no_population_value_is_refused():

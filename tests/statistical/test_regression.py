@@ -22,7 +22,8 @@ import discreet as dc
 from discreet import inference as inf
 from discreet.errors import ParameterError, QueryError
 from discreet.inference._logistic import ENDLESS, STEEP, Cells
-from discreet.inference._regression import HIDDEN, Released, Score, Term, _products
+from discreet.inference._regression import HIDDEN, Term, _products
+from discreet.inference._slope import Released, Score
 from discreet.plan import MOMENTS, Splines
 
 DESIGNS = {
@@ -123,6 +124,116 @@ def test_several_predictors_are_covered(replicates):
     assert blind.sum() > most(5 * replicates), blind
 
 
+WIDE = [
+    Term("Intercept", "1"),
+    *(Term(f"a{i}", f"a{i}", 0.0, 1.0) for i in range(15)),
+    *(Term(f"c[{i}]", f"c{i}", source="c", value=i) for i in range(1, 15)),
+]
+"""Thirty columns: numbers, and a category of fifteen values."""
+
+
+def _wide(rng, n):
+    shared = rng.uniform(-1, 1, n)
+    numbers = rng.uniform(-1, 1, (15, n))
+    numbers[::3] = (numbers[::3] + shared) / 2
+    level = rng.choice(15, n, p=np.arange(20, 5, -1) / np.arange(20, 5, -1).sum())
+    return np.vstack([np.ones((1, n)), numbers, level == np.arange(1, 15)[:, None]])
+
+
+@pytest.mark.parametrize(
+    ("replicates", "scale"),
+    [(60, 10.0)] + [pytest.param(1000, scale, marks=pytest.mark.long) for scale in (10.0, 40.0)],
+)
+def test_thirty_columns_are_covered(replicates, scale):
+    """10 000 rows; at a scale of 40 the noise hides many a coefficient. Six of thirty are read."""
+    rng, n = _generator(f"wide{scale}"), 10_000
+    truth = np.zeros(30)
+    truth[[0, 1, 2, 3, 29]] = 0.05, 0.4, -0.2, 0.15, 0.1
+    place, sums = _products([*WIDE, Term("y", "y")])
+    slots = np.array(place)
+    missed, blind = np.zeros(6), 0
+    for _ in range(replicates):
+        z = _wide(rng, n)
+        columns = np.vstack([z, truth @ z + rng.normal(0, 0.2, n)])
+        values = np.zeros(len(sums))
+        values[slots[slots >= 0]] = (columns @ columns.T)[slots >= 0]
+        values += rng.laplace(0, scale, values.size)
+        released = Released(values, np.eye(values.size) * 2 * scale**2, place, True, 1)
+        none = replace(released, covariance=1e-9 * released.covariance)
+        for i, j in enumerate((0, 1, 2, 15, 16, 29)):
+            score = Score(released, np.eye(31), j)
+            missed[i] += score.determined and not score.kept(truth[j], 0.05)
+            hidden = Score(none, np.eye(31), j)
+            blind += not hidden.determined or not hidden.kept(truth[j], 0.05)
+    assert (missed <= most(replicates)).all(), missed
+    assert blind > most(6 * replicates)
+
+
+ROWS = {"a": [0.0, 1, -1, 0.5], "b": [0.0, -1, 1, 0.5], "c": [1, 2, 3, 1]}
+
+
+@pytest.mark.parametrize("errors", ["normal", "skewed", "spiked"])
+@pytest.mark.parametrize("replicates", [150, pytest.param(5000, marks=pytest.mark.long)])
+def test_predictions_are_covered(errors, replicates):
+    """Heights of the line, in and beyond the middle of the data; and new rows of any one mode."""
+    rng, n, scale = _generator(f"predict{errors}"), 1000, 5.0
+    truth = np.array([0.1, 0.4, -0.2, 0.15, 0.0])
+    draw = {
+        "normal": lambda k: rng.normal(0, 0.2, k),
+        "skewed": lambda k: 0.2 * (rng.exponential(1, k) - 1),
+        "spiked": lambda k: rng.uniform(-1, 1, k) * (rng.random(k) < 0.15),
+    }[errors]
+    place, sums = _products([*TERMS, Term("y", "y")])
+    slots = np.array(place)
+    at = np.array([[1, a, b, c == 2, c == 3] for a, b, c in zip(*ROWS.values(), strict=True)])
+    missed, blind, new = np.zeros(4), np.zeros(4), np.zeros(4)
+    for _ in range(replicates):
+        a, b = rng.uniform(-1, 1, (2, n))
+        c = rng.integers(1, 4, n)
+        z = np.stack([np.ones(n), a, np.clip(b + 0.3 * a, -1, 1), c == 2, c == 3])
+        columns = np.vstack([z, truth @ z + draw(n)])
+        values = np.zeros(len(sums))
+        values[slots[slots >= 0]] = (columns @ columns.T)[slots >= 0]
+        values += rng.laplace(0, scale, values.size)
+        released = Released(values, np.eye(values.size) * 2 * scale**2, place, True, 1)
+        fit = inf.Regression(tuple(TERMS), Term("y", "y"), None, released)
+        found = fit.get_prediction(ROWS)
+        low, high = found.conf_int().T
+        missed += (low > at @ truth) | (high < at @ truth)
+        row = at @ truth + draw(4)
+        low, high = found.conf_int(obs=True).T
+        new += (low > row) | (high < row)
+        none = replace(fit, released=replace(released, covariance=1e-9 * released.covariance))
+        low, high = none.get_prediction(ROWS).conf_int().T
+        blind += (low > at @ truth) | (high < at @ truth)
+    assert (missed <= most(replicates)).all(), missed
+    assert (new <= most(replicates)).all(), new
+    assert (blind > most(replicates)).all(), blind
+
+
+def test_the_height_of_a_line_is_its_combination_of_coefficients():
+    released = Released(
+        np.array([2000.0, 0, 200, 667, 200, 160]), np.eye(6) * 50, PLACE, laplace=True, rows=1
+    )
+    terms = (Term("Intercept", "1"), Term("x", "x", 3.0, 2.0))
+    fit = inf.Regression(terms, Term("y", "y", 1.0, 4.0), None, released, (-3.0, 5.0))
+    found = fit.get_prediction({"x": [0.0, 3.0, 5.0]})
+    assert found.predicted_mean == pytest.approx(fit.predict({"x": [0.0, 3.0, 5.0]}))
+    # the constant is the height at zero
+    assert found.conf_int()[0] == pytest.approx(fit.conf_int()["Intercept"], rel=1e-6)
+    assert found.se_mean[0] == pytest.approx(fit.bse["Intercept"])
+    rows = found.conf_int(obs=True)
+    assert (rows[:, 0] >= -3).all()
+    assert (rows[:, 1] <= 5).all()
+    assert (rows[:, 1] - rows[:, 0] > np.ptp(found.conf_int(), axis=1)).all()
+    frame = found.summary_frame(0.1)
+    assert list(frame.columns) == [
+        "mean", "mean_se", "mean_ci_lower", "mean_ci_upper", "obs_ci_lower", "obs_ci_upper",
+    ]  # fmt: skip
+    assert frame["mean_ci_lower"].to_numpy() == pytest.approx(found.conf_int(0.1)[:, 0])
+    assert "a\nnew row" in repr(found)
+
+
 POLICY = {
     "policy": {"name": "regression"},
     "budget": {"epsilon": "1e7", "accounting": "pure"},
@@ -170,6 +281,37 @@ def test_a_regression_is_asked_and_paid_on_the_one_road(curator):
     assert found.predict(ages) == pytest.approx([340, 470], abs=25)
     for word in ("coef", "std err", "95 % interval", "age", "cost ε=1000"):
         assert word in found.summary()
+
+
+def test_a_design_of_thirty_columns_is_one_question_whatever_its_text_is_long():
+    """Its sums are more letters than one text may have; more columns are refused unpaid."""
+    rng, n = np.random.default_rng(0), 2000
+    names = [f"a number that has quite a long name of its own {i}" for i in range(30)]
+    data = {name: rng.integers(0, 101, n) for name in names}
+    data["y"] = np.clip(30 + data[names[0]] // 2 + rng.integers(0, 9, n), 0, 100)
+    columns = {name: {"type": "integer", "min": 0, "max": 100} for name in data}
+    policy = {
+        "policy": {"name": "wide"},
+        "budget": {"epsilon": "1e9"},
+        "tables": {"t": {"columns": columns}},
+    }
+    own = dc.open(pa.table(data), policy=policy, ledger=":memory:")
+    formula = "y ~ " + " + ".join(f'"{name}"' for name in names[:29])
+    assert len(formula) * 30 > 20_000
+    found = own.regression(formula, epsilon=10_000)
+    assert len(found.params) == 30
+    exact = np.linalg.lstsq(
+        np.stack([np.ones(n), *(data[name] for name in names[:29])], -1), data["y"], rcond=None
+    )[0]
+    assert np.asarray(found.params) == pytest.approx(exact, abs=2e-2)
+    low, high = found.conf_int()[names[0]]
+    assert low < 0.5 < high < 0.55
+    assert own.regression(formula, epsilon=10_000).answer.cached
+    with pytest.raises(ParameterError, match="at most 30"):
+        own.regression(f'{formula} + "{names[29]}"', epsilon=1)
+    with pytest.raises(QueryError):
+        own.regression(formula, where="y > 1 GROUP BY y", epsilon=1)
+    assert own.budget.spent["epsilon"] == 10_000
 
 
 def test_one_number_is_explained_by_another_through_nine_cells(curator):
@@ -326,6 +468,24 @@ def test_log_odds_are_covered(kind, n, scale, replicates):
     assert found > 0.9
 
 
+PLACES = {"a": [-1.0, 0, 1], "s": [0, 1, 0]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("replicates", [200, pytest.param(5000, marks=pytest.mark.long)])
+def test_predicted_probabilities_are_covered(kind, replicates):
+    rng, missed, blind = _generator(f"odds{kind}"), np.zeros(3), np.zeros(3)
+    truth = 1 / (1 + np.exp(-np.array([[1, -1, 0], [1, 0, 1], [1, 1, 0]]) @ ODDS))
+    for _ in range(replicates):
+        fit = KINDS[kind](rng, 10_000, 30)
+        low, high = fit.get_prediction(PLACES).conf_int().T
+        missed += (low > truth) | (high < truth)
+        low, high = replace(fit, variance=1e-9).get_prediction(PLACES).conf_int().T
+        blind += (low > truth) | (high < truth)
+    assert (missed <= most(replicates)).all(), missed
+    assert (blind > most(replicates)).all(), blind
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_log_odds_that_ignore_the_noise_fail_the_same_harness(kind):
     missed, _ = _missed_odds(kind, 10_000, 30, 150, told=1e-9)
@@ -407,5 +567,16 @@ def test_log_odds_are_asked_and_paid_on_the_one_road(curator):
     for formula in ("pay ~ age", "old ~ city"):
         with pytest.raises(ParameterError):
             curator.regression(formula, family="logistic", epsilon=1)
+    ages = {"age": [20, 40, 60]}
+    chances = curator.regression("sex ~ age", family="logistic", epsilon=1000).get_prediction(ages)
+    low, high = chances.conf_int().T
+    assert (low < chances.predicted_mean).all()
+    assert (chances.predicted_mean < high).all()
+    assert list(chances.summary_frame().columns)[-1] == "mean_ci_upper"
+    with pytest.raises(ParameterError, match="0 or 1"):
+        chances.conf_int(obs=True)
+    unknown = separated.get_prediction(ages)
+    assert unknown.conf_int().tolist() == [[0, 1]] * 3
+    assert np.isnan(unknown.predicted_mean).all()
     with pytest.raises(ParameterError, match="ols or logistic"):
         curator.regression("old ~ sex", family="probit", epsilon=1)

@@ -132,7 +132,7 @@ def test_what_a_limit_leaves_out_can_be_bought():
     found = many.coverage(text, epsilon=1000)
     # one unit of four has three rows of six; two of three are kept
     assert found.limit == 2
-    assert found.units_cut() == (0.25, 0.25, 0.25)
+    assert found.units_cut() == pytest.approx((0.25, 0.25, 0.25), abs=1e-6)
     estimate, low, high = found.rows_lost()
     assert low <= 1 / 6 <= high
     assert low <= estimate <= high
@@ -141,6 +141,38 @@ def test_what_a_limit_leaves_out_can_be_bought():
     assert "25.0% of units lose rows" in repr(found)
     where = many.coverage("SELECT COUNT(*) AS n FROM people WHERE income > 1000", epsilon=1000)
     assert where.units_cut()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "epsilon", "wide"), [(2, 1, 0.012), (8, 1, 0.015), (2, "0.05", 0.2)]
+)
+def test_shares_of_units_that_lose_rows_are_as_narrow_as_the_law_of_their_sum(limit, epsilon, wide):
+    """Added boxes of all buckets were five times as wide, and never missed.
+
+    Of 60 intervals at 95 % more than 16 miss with probability 3e-8. Mutant: the noise of one
+    bucket for that of all of them misses more often than that.
+    """
+    counts = np.random.default_rng(1).geometric(0.5, 2000)
+    policy = {
+        "policy": {"name": "cut"},
+        "budget": {"epsilon": "100", "accounting": "pure"},
+        "tables": {"t": {"unit": "id", "max_rows_per_unit": limit,
+                         "columns": {"id": COLUMNS["id"]}}},
+    }  # fmt: skip
+    asked = dc.open(
+        pa.table({"id": np.repeat(np.arange(2000), counts)}), policy=policy, ledger=":memory:"
+    )
+    units, rows = (counts > limit).mean(), np.maximum(counts - limit, 0).sum() / counts.sum()
+    missed, blind, widths = np.zeros(2), 0, []
+    for _ in range(60):
+        found = asked.coverage("SELECT COUNT(*) AS n FROM t", epsilon=epsilon, fresh=True)
+        (near, low, high), lost = found.units_cut(), found.rows_lost()
+        missed += not low <= units <= high, not lost[1] <= rows <= lost[2]
+        blind += abs(near - units) > found._law.interval(0.95).high / 2000 / 2
+        widths.append(high - low)
+    assert (missed <= 16).all()
+    assert blind > 16
+    assert np.median(widths) < wide
 
 
 @pytest.mark.parametrize(

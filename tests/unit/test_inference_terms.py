@@ -14,7 +14,7 @@ import discreet as dc
 from discreet.curator._fits import _check_built
 from discreet.errors import ParameterError, QueryError
 from discreet.inference._formula import read_formula
-from discreet.inference._regression import Released, Score, _definite
+from discreet.inference._slope import Released, Score, _definite
 from discreet.sql import parse
 
 N = 4_000

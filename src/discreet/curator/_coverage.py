@@ -1,4 +1,4 @@
-"""What contribution limits leave out: a noisy histogram of how many rows people have.
+r"""What contribution limits leave out: a noisy histogram of how many rows people have.
 
 Guarantee
 ---------
@@ -8,14 +8,25 @@ changing a unit two). It is priced, debited and measured like every other questi
 
 How many rows the limits drop cannot be had so cheaply, since one unit may have any
 number of them: it is bounded by the edges of the buckets.
+
+Ends
+----
+A share θ of numbers A and B is where :math:`(1-\theta)A-\theta B=0`, a sum over the buckets whose
+noise has a known law (Fieller): θ stays where the noisy sum is no further from zero than that law
+allows. The same holds of the rows lost with every unit at the end of its bucket, which gives the
+high end. Its far buckets weigh most and hold fewest units, so for the low end each bucket stands
+at the worse end of an interval of its own, all of them together, and none below zero.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from discreet import _exact
 from discreet._dataclass import dataclass, replace
@@ -35,10 +46,16 @@ from discreet.plan import (
     StatisticValue,
     build,
     expr,
+    tails,
 )
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
+
+Floats: TypeAlias = NDArray[np.float64]
+
+_WIDE: Final = 50.0
+"""Deviation of noise from which it is taken for continuous, a little enlarged."""
 
 _DOUBLINGS: Final = 12
 """Buckets beyond the limit, each twice as wide as the one before."""
@@ -66,20 +83,72 @@ class Coverage:
 
     def units_cut(self, confidence: Number = 0.95) -> tuple[float, float, float]:
         """Share of units that lose rows: estimate and both ends."""
-        flags = [int(a > self.limit) for a in self.least]
-        return self._share([flags] * 3, [[1 - c for c in flags]] * 3, confidence)
+        error = 1 - _exact.confidence(confidence)
+        cut = np.array([float(a > self.limit) for a in self.least])
+        weights = np.stack([cut, 1 - cut])
+        near = min(max(_share(*(weights @ self._units)), 0.0), 1.0)
+        low, high = (_end(lambda theta: self._unlike(theta, weights) > error, near, outer)
+                     for outer in (0.0, 1.0))  # fmt: skip
+        middle = _share(*(weights @ np.array(self.certain_units(1 - error))))
+        return middle, min(low, middle), max(high, middle)
 
     def rows_lost(self, confidence: Number = 0.95) -> tuple[float, float, float]:
         """Share of rows that the limit drops: estimate and both ends.
 
         The ends allow for the noise, and for every number of rows inside a bucket. The last
         bucket has no upper edge: the high end assumes that nobody has more than ``most[-1]`` rows.
+        One unit of so many rows could hide in the noise of a far bucket: the high end is near one
+        where there are few units.
         """
-        ends = [(a, math.sqrt(a * b), b) for a, b in zip(self.least, self.most, strict=True)]
-        losses = [[max(n - self.limit, 0) for n in each] for each in ends]
-        rest = [[min(n, self.limit) for n in each] for each in ends]
-        columns = [list(zip(*each, strict=True)) for each in (losses, rest)]
-        return self._share(columns[0], columns[1], confidence)
+        error = 1 - _exact.confidence(confidence)
+        edges = np.array([self.least, self.most], dtype=float)
+        lost, rest = np.maximum(edges - self.limit, 0), np.minimum(edges, self.limit)
+        few, many = np.stack([lost[0], rest[1]]), np.stack([lost[1], rest[0]])
+        boxes = np.maximum(np.array(self._boxes(1 - error), dtype=float).T, 0)
+        units = self._units
+
+        def at_least(theta: float) -> bool:
+            each = _weights(theta, few)
+            return float(each @ np.where(each > 0, *boxes)) <= 0
+
+        def at_most(theta: float) -> bool:
+            each = _weights(theta, many)
+            far = float(each @ units)
+            return far >= 0 or self._tail(-far, each) > error
+
+        middle = np.sqrt(edges.prod(axis=0))
+        values = np.array(self.certain_units(1 - error))
+        kept, gone = np.minimum(middle, self.limit), np.maximum(middle - self.limit, 0)
+        estimate = _share(float(gone @ values), float(kept @ values))
+        low, high = _end(at_least, 1.0, 0.0), _end(at_most, 0.0, 1.0)
+        return estimate, min(low, estimate), max(high, estimate)
+
+    @property
+    def _units(self) -> Floats:
+        """Noisy units by bucket."""
+        return np.array([row["units"] for row in self.answer.to_dicts()], dtype=float)
+
+    @property
+    def _law(self) -> Any:
+        """The noise of one bucket."""
+        record = self.answer.full_record
+        (part,) = record.formulas[0].parts
+        return record.numbers(part).law
+
+    def _tail(self, far: float, weights: Floats) -> float:
+        """How likely the noise of a weighted sum is to be so far out, at most."""
+        return float(tails.wave_tail(np.array([far]), weights[None], self._law)[0])
+
+    def _unlike(self, theta: float, weights: Floats) -> float:
+        """How likely noise is to make a share look as far off as it does, at most."""
+        each, sizes = _weights(theta, weights), weights.sum(axis=1)
+        far = abs(float(each @ self._units))
+        laws = [self._law * int(n) for n in sizes if n]
+        ways = [c for c, n in zip((1 - theta, theta), sizes, strict=True) if n]
+        # wide noise is as good as continuous; of narrow noise two sums are added up exactly
+        if min(law.std for law in laws) >= _WIDE:
+            return self._tail(far, each)
+        return float(tails.tail(laws, np.array(ways), np.array(far)))
 
     def certain_units(self, level: float = 0.95) -> list[float]:
         """Units by bucket; zero where noise alone may have filled it."""
@@ -101,34 +170,6 @@ class Coverage:
     def _boxes(self, level: float) -> list[tuple[float, float]]:
         return [row["units"] for row in self.answer.interval(level, simultaneous=True)]
 
-    def _share(
-        self,
-        losses: Sequence[Sequence[float]],
-        remainders: Sequence[Sequence[float]],
-        confidence: Number,
-    ) -> tuple[float, float, float]:
-        """Losses over losses and remainders: least, middle and most of either in each bucket.
-
-        It grows in losses and falls in remainders, so the low end takes the least losses
-        and the largest remainders.
-        """
-        level = _exact.confidence(confidence)
-        boxes, values = self._boxes(level), self.certain_units(level)
-
-        def share(loss: float, rest: float) -> float:
-            return loss / (loss + rest) if loss + rest > 0 else 0.0
-
-        def total(weights: Sequence[float], end: int) -> float:
-            pairs = zip(weights, boxes, strict=True)
-            return float(sum(w * max(box[end], 0) for w, box in pairs))
-
-        middle = [
-            sum(w * v for w, v in zip(each[1], values, strict=True))
-            for each in (losses, remainders)
-        ]
-        low = share(total(losses[0], 0), total(remainders[2], 1))
-        return share(*middle), low, share(total(losses[2], 1), total(remainders[0], 0))
-
     def __repr__(self) -> str:
         units, rows = self.units_cut(), self.rows_lost()
         return (
@@ -137,6 +178,25 @@ class Coverage:
             f"[{rows[1]:.1%}, {rows[2]:.1%}] (95 %: noise and buckets, "
             f"if nobody has more than {self.most[-1]} rows)\n{self.answer!r}"
         )
+
+
+def _share(loss: float, rest: float) -> float:
+    return float(loss / (loss + rest)) if loss + rest > 0 else 0.0
+
+
+def _weights(theta: float, shares: Floats) -> Floats:
+    """Weights of the buckets in a sum that is zero if (losses, rest) have this share of losses."""
+    return np.asarray((1 - theta) * shares[0] - theta * shares[1])
+
+
+def _end(keeps: Callable[[float], bool], inner: float, outer: float) -> float:
+    """How far towards the outer share a test keeps what it keeps of the inner one."""
+    if keeps(outer):
+        return outer
+    if not keeps(inner):
+        return inner
+    way = outer - inner
+    return inner + way * _exact.turning(lambda x: not keeps(inner + way * x), 0.0, 1.0, 1e-9)[1]
 
 
 def coverage_query(

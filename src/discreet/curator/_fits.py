@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet._print import number
 from discreet._text import plain_str
@@ -13,7 +14,7 @@ from discreet.answer import Answer
 from discreet.curator._offer import read_offer
 from discreet.curator._quote import Quote
 from discreet.errors import Hint, ParameterError, QueryError
-from discreet.plan import Ask, Plan, Query
+from discreet.plan import Ask, Plan, Query, StatisticValue
 
 if TYPE_CHECKING:
     from discreet.curator._curator import Curator
@@ -89,8 +90,10 @@ class Fits:
         fit = _fit(own, formula, table, where, family)
         offer = read_offer(None, epsilon, delta, rho)
 
-        def plan(text: str, keys: Sequence[str], change: Callable[[Query], Query] | None) -> Plan:
-            return own._plan(_meant(own, text, keys, change), offer)  # noqa: SLF001 - part of it
+        def plan(
+            texts: Sequence[str], keys: Sequence[str], change: Callable[[Query], Query] | None
+        ) -> Plan:
+            return own._plan(_meant(own, texts, keys, change), offer)  # noqa: SLF001 - part of it
 
         declared = inference.table_of(own, _plain(table, "table"))
         rows, planned = inference.rows_needed(declared, fit, plan)
@@ -191,21 +194,41 @@ def _asks(curator: Curator, offer: Ask, *, fresh: bool) -> Callable[..., Answer]
     """What asks SQL at a price, after a change of the question that was read."""
 
     def ask(
-        text: str, keys: Sequence[str] = (), change: Callable[[Query], Query] | None = None
+        *texts: str, keys: Sequence[str] = (), change: Callable[[Query], Query] | None = None
     ) -> Answer:
-        question = _meant(curator, text, keys, change)
+        question = _meant(curator, texts, keys, change)
         return curator._ask(question, offer, key=None, fresh=fresh)  # noqa: SLF001 - part of it
 
     return ask
 
 
 def _meant(
-    curator: Curator, text: str, keys: Sequence[str], change: Callable[[Query], Query] | None
+    curator: Curator,
+    texts: Sequence[str],
+    keys: Sequence[str],
+    change: Callable[[Query], Query] | None,
 ) -> Query:
-    """The question that SQL means, changed as it is to be."""
-    query = curator._question(text).query  # noqa: SLF001 - part of it
-    _check_built(query, keys)
+    """The question that SQL means, all its texts together, changed as it is to be."""
+    queries = [curator._question(text).query for text in texts]  # noqa: SLF001 - part of it
+    for query in queries:
+        _check_built(query, keys)
+    query = reduce(_together, queries)
     return query if change is None else change(query)
+
+
+def _together(first: Query, second: Query) -> Query:
+    """One question that shows what two show; they ask about the same rows."""
+    if replace(second, statistics=first.statistics, outputs=first.outputs) != first:
+        raise QueryError("where takes one condition on rows, and no other clause", hint="age >= 18")
+    statistics = (*first.statistics, *second.statistics)
+    places = {each: i for i, each in enumerate(dict.fromkeys(statistics))}
+    outputs = []
+    for query in (first, second):
+        for out in query.outputs:
+            assert isinstance(out.expr, StatisticValue)  # sums and counts, without arithmetic
+            place = places[query.statistics[out.expr.index]]
+            outputs.append(replace(out, expr=StatisticValue(place)))
+    return replace(first, statistics=tuple(places), outputs=tuple(outputs))
 
 
 def _check_built(query: Query, keys: Sequence[str]) -> None:

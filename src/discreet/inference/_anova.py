@@ -42,8 +42,9 @@ from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import repeatable
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._pivot import Group, common_mean
-from discreet.inference._regression import of_pair, pair_of, quantile
+from discreet.inference._regression import of_pair, pair_of
 from discreet.inference._results import TestResult, least_of, monte_carlo, read_draws
+from discreet.inference._slope import quantile
 from discreet.inference._twosample import (
     DRAWS,
     HIDDEN,

@@ -41,6 +41,7 @@ from discreet.inference._score import (
     PLACES,
     SHARE,
     STEP,
+    bounded,
     expected_squares,
     score,
     weights,
@@ -521,7 +522,7 @@ class Ratio:
         widest = k * float((high - low)[0])
         plain = table.squares(cell, SHARE * self.error, measured=False)
         if self._rows(squares) / k < FEWEST or widest**2 > self._spread(plain, at, k, None)[0] / 4:
-            return lo, hi
+            return self._of_any_law(squares, k, (above, below), (lo, float(at[0]), limit, hi))
         f = np.stack([np.ones(1), -at], axis=1)
         if (k * squares.widest(f)[0]) ** 2 > self._spread(squares, at, k, None)[0] / 4:
             squares = plain
@@ -532,6 +533,35 @@ class Ratio:
         test = score((above, below), spread, squares.values, table.laws, rest, step=STEP * widest)
         first, last = hull(test, float(at[0]), lo, limit, PLACES)
         return first, hi if last == limit else last
+
+    def _of_any_law(
+        self, squares: Squares, k: int, sums: tuple[Floats, Floats], ends: tuple[float, ...]
+    ) -> tuple[float, float]:
+        """Ends in a cell of few units, or of which one decides, by the range of a unit alone."""
+        lo, middle, limit, hi = ends
+        most = self._most_rows(squares)
+        if most is None:
+            return lo, hi
+
+        def each(theta: Floats) -> tuple[Floats, Floats]:
+            low, high = self._reach(theta)
+            if self._share:  # what it adds above is part of what it adds below
+                high = self._ends_of_row[3] * (1 - theta)
+            return k * low, k * high
+
+        rest = (1 - SHARE) * self.error
+        test = bounded(sums, each, squares.values, self.table.laws, rest, most=most)
+        first, last = hull(test, middle, lo, limit, PLACES)
+        return first, hi if last == limit else last
+
+    def _most_rows(self, squares: Squares) -> float | None:
+        """Rows that add anything to T, by an upper bound; None: not known."""
+        over, under = (self.table.weights[j] for j in self.table.sides(self._pair))
+        if self._share and self._ends_of_row[2:] == (0, 1):
+            return sum(squares.near(under))
+        if self._counts:
+            return sum(squares.near(over)) + sum(squares.near(under))
+        return None if self._count is None else sum(squares.near(self._count))
 
     def _limit(self, squares: Squares, middle: float) -> float:
         """How far out a quotient is looked for."""

@@ -66,14 +66,9 @@ from discreet.inference._columns import (
 from discreet.inference._formula import Formula, example, read_formula
 from discreet.inference._inputs import check_untainted, noisy, rows_of
 from discreet.inference._laws import Floats
-from discreet.inference._regression import (
-    HIDDEN,
-    Ask,
-    Fitted,
-    least_error,
-    quantile,
-    table_of,
-)
+from discreet.inference._predicted import OddsPrediction
+from discreet.inference._regression import HIDDEN, Ask, Fitted, table_of
+from discreet.inference._slope import least_error, quantile
 from discreet.plan import INTERVALS, OutputColumn, Query, Splines, SplinesOf, StatisticValue
 
 if TYPE_CHECKING:
@@ -124,6 +119,27 @@ class Cells:
         return np.asarray(np.abs(at_places - fitted).max(axis=(0, 1)))
 
 
+@dataclass(frozen=True)
+class _Root:
+    """Where the noisy score is zero, and what the errors of that are made of."""
+
+    beta: Floats
+    inverse: Floats
+    """Of the information."""
+    sampling: Floats
+    noise: Floats
+    slack: Floats
+    """Most that splines may move the score."""
+
+    def along(self, ways: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """For combinations of log-odds: values, variances, the noise's share, and the slack."""
+        inverse = ways @ self.inverse
+        noisy = ((inverse @ self.noise) * inverse).sum(axis=1)
+        total = ((inverse @ self.sampling) * inverse).sum(axis=1) + noisy
+        share = np.divide(noisy, total, out=np.zeros_like(total), where=total > 0)
+        return ways @ self.beta, total, share, np.abs(inverse) @ self.slack
+
+
 @dataclass(frozen=True, repr=False)
 class Logistic(Fitted):
     """Log-odds with errors, intervals and tests, in the manner of statsmodels.
@@ -142,8 +158,8 @@ class Logistic(Fitted):
     laplace: bool = True
 
     @cached_property
-    def _fit(self) -> tuple[Floats, Floats, Floats, Floats] | str:
-        """Log-odds, their variances, the noise's share of these, and how far splines may be off.
+    def _fit(self) -> _Root | str:
+        """Log-odds of scaled columns, and what their errors are made of.
 
         A text: why they are not determined.
         """
@@ -153,17 +169,24 @@ class Logistic(Fitted):
                 return root
             beta, information, noise = root
             slack = self._slack(beta, information, noise)
+            inverse = np.linalg.inv(information)
         except np.linalg.LinAlgError:
             return HIDDEN
-        if slack is None:
-            return STEEP
-        # from coefficients of scaled columns to those of columns in units
+        return (
+            STEEP if slack is None else _Root(beta, inverse, self.rows * information, noise, slack)
+        )
+
+    @cached_property
+    def _scale(self) -> Floats:
+        """From coefficients of scaled columns to those of columns in units."""
         scale = np.diag([1 / t.half for t in self.terms])
         scale[0, 1:] = [-t.centre / t.half for t in self.terms[1:]]
-        inverse = scale @ np.linalg.inv(information)
-        noisy = np.diag(inverse @ noise @ inverse.T)
-        total = self.rows * np.diag(inverse @ information @ inverse.T) + noisy
-        return scale @ beta, total, noisy / total, np.abs(inverse) @ slack
+        return np.asarray(scale)
+
+    @cached_property
+    def _own(self) -> tuple[Floats, Floats, Floats, Floats] | None:
+        """Coefficients, as :meth:`_Root.along` gives them."""
+        return None if isinstance(self._fit, str) else self._fit.along(self._scale)
 
     def _root(self) -> tuple[Floats, Floats, Floats] | str:
         """Where the noisy score is zero, with its information and the noise's covariance."""
@@ -217,10 +240,10 @@ class Logistic(Fitted):
 
     @cached_property
     def _read(self) -> list[tuple[float, float, float]]:
-        if isinstance(self._fit, str):
+        if self._own is None:
             return [(math.nan, math.nan, 1.0)] * len(self.terms)
         estimates = []
-        for beta, variance, share, slack in zip(*map(np.ndarray.tolist, self._fit), strict=True):
+        for beta, variance, share, slack in zip(*map(np.ndarray.tolist, self._own), strict=True):
             error = math.sqrt(variance)
             far = max(abs(beta) - slack, 0.0) / error
             estimates.append((beta, error, least_error(far, share, laplace=self.laplace)))
@@ -242,9 +265,9 @@ class Logistic(Fitted):
         return float(self.counts.sum())
 
     def _ends(self, error: float) -> list[tuple[float, float]]:
-        if isinstance(self._fit, str):
+        if self._own is None:
             return [(-math.inf, math.inf)] * len(self.terms)
-        beta, variances, shares, slack = self._fit
+        beta, variances, shares, slack = self._own
         z = np.array([quantile(float(s), error, laplace=self.laplace) for s in shares])
         half = z * np.sqrt(variances) + slack
         return [
@@ -254,6 +277,15 @@ class Logistic(Fitted):
     def predict(self, data: Mapping[str, Any]) -> Floats:
         """Probabilities for a mapping (or frame) of columns."""
         return np.asarray(special.expit(self._line(data)), dtype=np.float64)
+
+    def get_prediction(self, data: Mapping[str, Any]) -> OddsPrediction:
+        """Probabilities with intervals, for a mapping (or frame) of columns."""
+        rows = self._design(data)
+        if isinstance(self._fit, str):
+            unknown = np.full(len(rows), np.nan)
+            return OddsPrediction(unknown, unknown, unknown, unknown, self.laplace)
+        odds, variances, shares, slack = self._fit.along(rows @ self._scale)
+        return OddsPrediction(odds, np.sqrt(variances), shares, slack, self.laplace)
 
 
 def logistic(
@@ -288,7 +320,7 @@ def logistic(
     groups = ", ".join(quoted(n) for n in [*keys, left.name])
     averages = [f"AVG({quoted(n)}) AS m{i}" for i, n in enumerate(smooth)] or ["COUNT(*) AS n"]
     text = f"SELECT {', '.join([*outputs, *averages])} FROM {quoted(own.name)} WHERE {tests} GROUP BY {groups}"  # noqa: E501, S608 - read by the curator's own parser
-    answer = ask(text, [*keys, left.name], _splined if smooth else None)
+    answer = ask(text, keys=[*keys, left.name], change=_splined if smooth else None)
     return fitted(answer, terms, response[0], left.name, smooth)
 
 

@@ -66,7 +66,7 @@ class _Scaled(Reference):
             return engine.execute(aggregate, salt)
 
 
-_Plan: TypeAlias = Callable[[str, Sequence[str], Callable[[Query], Query] | None], Plan]
+_Plan: TypeAlias = Callable[[Sequence[str], Sequence[str], Callable[[Query], Query] | None], Plan]
 
 
 class _Rehearsal:
@@ -78,19 +78,19 @@ class _Rehearsal:
     def __init__(self, table: Any, plan: _Plan) -> None:
         self._plan = plan
         self._engine = _Scaled(table)
-        self.plans: dict[str, Plan] = {}
+        self.plans: dict[tuple[str, ...], Plan] = {}
         """What was asked, with its price."""
 
     def __call__(
         self,
-        text: str,
+        *texts: str,
         keys: Sequence[str] = (),
         change: Callable[[Query], Query] | None = None,
     ) -> Answer:
         """Answer without noise, from as many times the even rows as is looked at."""
-        if text not in self.plans:
-            self.plans[text] = self._plan(text, keys, change)
-        return Answer(measure(self.plans[text], self._engine, fresh_salt(), Silent()))
+        if texts not in self.plans:
+            self.plans[texts] = self._plan(texts, keys, change)
+        return Answer(measure(self.plans[texts], self._engine, fresh_salt(), Silent()))
 
     def needed(self, fit: Callable[[_Rehearsal], Fitted]) -> int | None:
         """Least number of rows, roughly, that a fit determines; None: no number does."""

@@ -41,9 +41,11 @@ columns of n = 50 … 10⁵ rows at any share and without noise, 95 % intervals 
 alone or beside VAR, cover
 at least 94.9 % (99 %: 98.1 %, with two rare rows expected). With noise they cover more.
 
-These rest on the central limit theorem over units. A cell with fewer than
+These rest on the central limit theorem over units. In a cell with fewer than
 :data:`FEWEST` units (by a lower bound), or in which one unit could move T by more than
-half its standard deviation, gets the whole public range, which always holds. For a variance this
+half its standard deviation, means, shares and ratios rest on the range of one unit alone
+(:func:`bounded`: none of n people is a share of 4.5/n at most, and noise), and a variance gets the
+whole public range, which always holds. For a variance this
 is asked of every θ that is refused: one so near 0 or R² is refused only with all between it and
 the estimate. Up to (hi−m)(m−lo) is possible about a mean. By the binomial law 95 % intervals of
 VAR cover at least 98 % of two-valued columns. Counts and
@@ -81,6 +83,7 @@ from discreet.inference._score import (
     PLACES,
     SHARE,
     STEP,
+    bounded,
     expected_squares,
     score,
     weights,
@@ -188,6 +191,10 @@ class Moments:
     def nuisances(self) -> int:
         """How many a variance has: the mean and, about the sample's own, how far that is off."""
         return 1 if self.itself is None else 2
+
+    def reach(self, m: Floats) -> tuple[Floats, Floats]:
+        """Least and most that the rows of one unit add to Σ(x − m)."""
+        return self.rows * (self.lo - m), self.rows * (self.hi - m)
 
     def between(self, m: float, near: float, most: float) -> float:
         """How far squares about means that are this `near` may differ from those about m."""
@@ -377,7 +384,9 @@ class Sample:
 
         middle = float(np.clip(rows[1] @ values / max(n, 1.0), lo, hi))
         if not enough(bound):
-            return (lo, hi), (least, most)
+            sums = rows[1], rows[0]
+            test = bounded(sums, moments.reach, values, laws, error - spare, most=most)
+            return hull(test, middle, lo, hi, PLACES), (least, most)
         within = spread if len(rows) > 2 and enough(measured) else bound
         step = STEP * k * (hi - lo)
         test = score((rows[1], rows[0]), within, values, laws, error - spare, step=step)

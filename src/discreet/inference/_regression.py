@@ -49,8 +49,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
 
 from discreet import _exact
 from discreet._dataclass import dataclass, replace
@@ -64,8 +62,9 @@ from discreet.inference._factors import Factor
 from discreet.inference._formula import example, read_formula
 from discreet.inference._inputs import check_untainted, output_formula, rows_of
 from discreet.inference._laws import Floats
-from discreet.inference._pivot import hull
+from discreet.inference._predicted import LinePrediction, at_rows
 from discreet.inference._results import Coefficients, Intervals, preformatted
+from discreet.inference._slope import FLOOR, Released, Score
 from discreet.noise import DiscreteGaussian
 from discreet.plan import MOMENTS, Pairwise, Query
 
@@ -77,45 +76,12 @@ HIDDEN: Final = "not determined at this ε"
 _FAR: Final = 1e6
 """A coefficient, in ranges of y per range of x, that is not told from infinity."""
 
-_FLOOR: Final = 1e-300
-"""Least p-value that is told from zero."""
-
-_SINGULAR: Final = 1e-13
-"""Least part of a column that others leave, which is told from rounding."""
-
-_MOST: Final = 12
+_MOST: Final = 30
 """Columns of a design, the intercept included."""
 
-
-@dataclass(frozen=True)
-class Released:
-    """Noisy moments of the scaled columns (1, w…, v) and how they are noised.
-
-    ``place[i][j]`` is the position of Σwᵢwⱼ among the values, −1 where it is known to be zero.
-    """
-
-    values: Floats
-    covariance: Floats
-    place: tuple[tuple[int, ...], ...]
-    laplace: bool
-    rows: int
-
-    @cached_property
-    def matrix(self) -> Floats:
-        """The noisy moment matrix."""
-        return np.array([[self.values[p] if p >= 0 else 0.0 for p in row] for row in self.place])
-
-    @cached_property
-    def _slots(self) -> NDArray[np.int64]:
-        """The places, row after row; what is known to be zero has one behind all values."""
-        slots = np.array(self.place).ravel()
-        return np.where(slots < 0, self.values.size, slots)
-
-    def gradient(self, a: Floats, c: Floats) -> Floats:
-        """Derivative of aᵀMc by the released values."""
-        size = self.values.size
-        found = np.bincount(self._slots, np.outer(a, c).ravel(), minlength=size + 1)[:size]
-        return np.asarray(found, dtype=np.float64)
+_SUMS: Final = 150
+_LETTERS: Final = 15_000
+"""Sums, and letters of theirs, that one text of a question shows."""
 
 
 class Ask(Protocol):
@@ -123,155 +89,20 @@ class Ask(Protocol):
 
     def __call__(
         self,
-        text: str,
+        *texts: str,
         keys: Sequence[str] = (),
         change: Callable[[Query], Query] | None = None,
     ) -> Answer:
-        """Answer SQL that has these keys, and neither HAVING, ORDER BY, LIMIT nor totals."""
+        """Answer SQL that has these keys, and neither HAVING, ORDER BY, LIMIT nor totals.
+
+        Several texts are one question, if they differ in nothing but what they show.
+        """
         ...
-
-
-def quantile(share: float, error: float, *, laplace: bool) -> float:
-    """Two-sided critical value between the normal's and Laplace's, by the noise's share."""
-    normal = -float(special.ndtri(error / 2))
-    if not laplace:
-        return normal
-    return normal + share * max(-math.log(error) / math.sqrt(2) - normal, 0.0)
-
-
-def least_error(t: float, share: float, *, laplace: bool) -> float:
-    """Least error at which :func:`quantile` is below t."""
-
-    def below(log_error: float) -> bool:
-        return quantile(share, math.exp(log_error), laplace=laplace) < t
-
-    if t <= 0:
-        return 1.0
-    least = math.log(_FLOOR)
-    return _FLOOR if below(least) else math.exp(_exact.turning(below, least, 0.0)[1])
 
 
 def _pvalue(p: float) -> str:
     """Print a p-value; the smallest is only known to be no larger."""
-    return f"≤ {p:.3g}" if p <= _FLOOR else f"{p:.3g}"
-
-
-def _definite(matrix: Floats) -> bool:
-    """Whether all eigenvalues are positive, by more than rounding, in units of the columns."""
-    own = np.diag(matrix)
-    if not (own > 0).all():
-        return False
-    try:
-        sizes = np.linalg.eigvalsh(matrix / np.sqrt(np.outer(own, own)))
-    except np.linalg.LinAlgError:
-        return False
-    return bool((sizes > _SINGULAR).all())
-
-
-@dataclass(frozen=True)
-class Score:
-    """The score of one coefficient, the other columns taken out."""
-
-    released: Released
-    scale: Floats  # rows: columns in units; columns: scaled columns
-    which: int
-
-    @cached_property
-    def _solved(self) -> tuple[Floats, Floats, Floats] | None:
-        if not np.isfinite(self.released.values).all():
-            return None
-        matrix = self.scale @ self.released.matrix @ self.scale.T
-        last, others = len(matrix) - 1, [i for i in range(len(matrix) - 1) if i != self.which]
-        if not _definite(matrix[np.ix_(others, others)]):
-            return None
-        inverse = np.zeros_like(matrix)
-        inverse[np.ix_(others, others)] = np.linalg.inv(matrix[np.ix_(others, others)])
-        # what is left of the column and of the response once the others are taken out
-        a, c = np.eye(len(matrix))[[self.which, last]]
-        a = a - inverse @ matrix[:, self.which]
-        if abs(float(a @ matrix @ a)) <= _SINGULAR * abs(float(matrix[self.which, self.which])):
-            return None  # nothing is left but rounding
-        return a, c - inverse @ matrix[:, last], inverse
-
-    @property
-    def determined(self) -> bool:
-        """Whether the other columns can be taken out at all."""
-        return self._solved is not None
-
-    def parts(self, b: float) -> tuple[float, float, float]:
-        """T, its noise variance and its sampling variance, at b."""
-        assert self._solved is not None
-        a, c, inverse = self._solved
-        r, matrix = self.released, self.released.matrix
-        left, right = self.scale.T @ a, self.scale.T @ (c - b * a)
-        t = float(left @ matrix @ right)
-        g = r.gradient(left, right)
-        noise = float(g @ r.covariance @ g)
-        n = max(float(r.values[0]), 1.0)
-        spread = max(float(left @ matrix @ left), 0.0) * max(float(right @ matrix @ right), 0.0) / n
-        # errors of what was taken out of both sides, multiplied
-        each = [
-            np.array([r.gradient(side, self.scale.T[:, i]) for i in range(len(a))])
-            for side in (left, right)
-        ]
-        first, second = (e @ r.covariance @ e.T for e in each)
-        noise += 2 * float(np.trace(inverse @ first @ inverse @ second))
-        return t, noise, r.rows * spread
-
-    @property
-    def slope(self) -> float:
-        """Sum of squares of the column, the others taken out."""
-        assert self._solved is not None
-        left = self.scale.T @ self._solved[0]
-        return float(left @ self.released.matrix @ left)
-
-    def estimate(self) -> float:
-        """Where the score is zero."""
-        if not self.determined or self.slope <= 0:
-            return math.nan
-        return self.parts(0.0)[0] / self.slope
-
-    def error(self) -> float:
-        """Standard error at the estimate, noise included."""
-        b = self.estimate()
-        if math.isnan(b):
-            return math.nan
-        _, noise, sampling = self.parts(b)
-        return math.sqrt(noise + sampling) / self.slope
-
-    def far(self, b: float) -> tuple[float, float]:
-        """How many deviations T is from zero at b, and the noise's share of its variance."""
-        t, noise, sampling = self.parts(b)
-        total = noise + sampling
-        if total <= 0:
-            return (math.inf if t else 0.0), 0.0
-        return abs(t) / math.sqrt(total), noise / total
-
-    def kept(self, b: float, error: float) -> bool:
-        """Whether the score does not contradict b."""
-        t, share = self.far(b)
-        return t <= quantile(share, error, laplace=self.released.laplace)
-
-    def bounded(self, error: float, far: float) -> bool:
-        """Whether the score keeps no coefficient that is far off."""
-        if not self.determined or self.kept(far, error) or self.kept(-far, error):
-            return False
-        return not math.isnan(self.estimate())
-
-    def interval(self, error: float, far: float) -> tuple[float, float]:
-        """Coefficients that the score keeps; unbounded where it keeps those far off."""
-        if not self.bounded(error, far):
-            return -math.inf, math.inf
-        middle = self.estimate()
-
-        def kept(line: Floats) -> Floats:
-            return np.array([self.kept(float(b), error) for b in line])
-
-        return hull(kept, middle, -far, far, 80)
-
-    def pvalue(self, b: float) -> float:
-        """Least error at which b is rejected."""
-        return least_error(*self.far(b), laplace=self.released.laplace) if self.determined else 1.0
+    return f"≤ {p:.3g}" if p <= FLOOR else f"{p:.3g}"
 
 
 @dataclass(frozen=True)
@@ -343,6 +174,11 @@ class Fitted(ABC):
         ends = self._ends(_exact.confidence(alpha, "alpha"))
         return Intervals(zip([t.name for t in self.terms], ends, strict=True))
 
+    def _design(self, data: Mapping[str, Any]) -> Floats:
+        """Rows of the design that data become."""
+        columns = [design_column(term, data) for term in self.terms]
+        return np.stack(np.broadcast_arrays(*map(np.atleast_1d, columns)), axis=-1)
+
     def _line(self, data: Mapping[str, Any]) -> Any:
         """The linear combination of columns that the coefficients are."""
         params = self.params
@@ -384,6 +220,8 @@ class Regression(Fitted):
     """
 
     released: Released
+    within: tuple[float, float] = (-math.inf, math.inf)
+    """Where the response lies, by the policy."""
 
     what: ClassVar[str] = "least squares"
     covers: ClassVar[str] = "line through the clamped values"
@@ -392,14 +230,18 @@ class Regression(Fitted):
     )
 
     @cached_property
-    def _scores(self) -> dict[str, Score]:
+    def _scale(self) -> Floats:
+        """Columns in units, by scaled columns."""
         columns = [*self.terms, self.response]
         free = self.terms[0].name == "Intercept"
         # moments of the constant are released in any case: numbers are measured from a centre
         scale = np.diag([1.0, *(t.half for t in columns[free:])])
         scale[1:, 0] += [t.centre for t in columns[free:]]
-        scale = scale[not free :]
-        return {t.name: Score(self.released, scale, i) for i, t in enumerate(self.terms)}
+        return np.asarray(scale[not free :])
+
+    @cached_property
+    def _scores(self) -> dict[str, Score]:
+        return {t.name: Score(self.released, self._scale, i) for i, t in enumerate(self.terms)}
 
     def score(self, name: str) -> Score:
         """The score of one coefficient."""
@@ -431,6 +273,11 @@ class Regression(Fitted):
     def predict(self, data: Mapping[str, Any]) -> Floats:
         """Fitted values for a mapping (or frame) of columns."""
         return np.asarray(self._line(data), dtype=np.float64)
+
+    def get_prediction(self, data: Mapping[str, Any]) -> LinePrediction:
+        """Fitted values with intervals: of the population's mean at each row, and of new rows."""
+        scores = at_rows(self.released, self._scale, self._design(data))
+        return LinePrediction(scores, _FAR * self.response.half, *self.within)
 
 
 def paid(answer: Answer) -> str:
@@ -479,13 +326,17 @@ def least_squares(
     terms = [*([Term("Intercept", "1")] if read.intercept else []), *design_of(own, read, bounds)]
     if len(terms) > _MOST:
         raise ParameterError(
-            f"the design has {len(terms)} columns; at most {_MOST} can be told apart at any price"
+            f"the design has {len(terms)} columns, at most {_MOST} are possible",
+            hint="merge the levels of a category, or leave a column out",
         )
     columns = [Term("Intercept", "1"), *terms[read.intercept :], response]
     place, sums = _products(columns)
-    outputs = ", ".join(f"{sql} AS m{i}" for i, sql in enumerate(sums))
-    answer = ask(f"SELECT {outputs} FROM {source} WHERE {tests}")  # noqa: S608 - as above
-    return Regression(tuple(terms), response, answer, _of_sums(answer, columns, place))
+    outputs = [f"{sql} AS m{i}" for i, sql in enumerate(sums)]
+    shown = [", ".join(each) for each in _shared_out(outputs)]
+    answer = ask(*(f"SELECT {each} FROM {source} WHERE {tests}" for each in shown))  # noqa: S608 - as above
+    least = 0.0 if response.value is not None else response.centre - response.half
+    within = least, response.centre + response.half
+    return Regression(tuple(terms), response, answer, _of_sums(answer, columns, place), within)
 
 
 def _renamed(fit: Regression, left: Factor, alone: Factor) -> Regression:
@@ -494,6 +345,19 @@ def _renamed(fit: Regression, left: Factor, alone: Factor) -> Regression:
         return fit
     own = replace(fit.terms[1], parts=((alone, None),))
     return replace(fit, terms=(fit.terms[0], own), response=replace(fit.response, source=None))
+
+
+def _shared_out(outputs: Iterable[str]) -> list[list[str]]:
+    """Share outputs out among texts that are short enough to be read."""
+    texts: list[list[str]] = [[]]
+    letters = 0
+    for each in outputs:
+        if texts[-1] and (len(texts[-1]) == _SUMS or letters + len(each) > _LETTERS):
+            texts.append([])
+            letters = 0
+        texts[-1].append(each)
+        letters += len(each)
+    return texts
 
 
 def _products(columns: Sequence[Term]) -> tuple[tuple[tuple[int, ...], ...], list[str]]:
@@ -570,4 +434,5 @@ def of_pair(answer: Answer, left: str, right: str) -> Regression:
     x = Term(right, right, float(formula.x), float(formula.x_range), right)
     y = Term(left, left, float(formula.y), float(formula.y_range), left)
     released = Released(values, covariance, place, laplace, rows)
-    return Regression((Term("Intercept", "1"), x), y, answer, released)
+    within = y.centre, y.centre + y.half
+    return Regression((Term("Intercept", "1"), x), y, answer, released, within)

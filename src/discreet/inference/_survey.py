@@ -298,7 +298,7 @@ def survey(
     tests = where_known([column, own.weight], where)
     statistic = f"REGR_COUNT({quoted(column)}, {quoted(own.weight)}) AS n"
     text = f"SELECT {keys}{', ' * bool(keys)}{statistic} FROM {quoted(own.name)} WHERE {tests}"  # noqa: S608 - read by the curator's own parser
-    answer = ask(text + (f" GROUP BY {keys}" if keys else ""), names)
+    answer = ask(text + (f" GROUP BY {keys}" if keys else ""), keys=names)
     # a row without one of these is left out
     needed = [own.columns.get(c) for c in (column, own.weight, own.unit) if c is not None]
     known = all(c is not None and not c.nullable for c in needed)

@@ -10,7 +10,8 @@ most the probability stated, for independent noises of the laws that parts draw 
 - :func:`mixed_tail`: noise beside a normal sampling error (population intervals), and
   :func:`worst_margin`, coarser and cheap, for what only bounds a nuisance;
 - :func:`edge_margin`: sums of draws with two weights (quantiles);
-- :func:`tail_margin`: any weights, known by Σc² and max|c| alone (trees).
+- :func:`tail_margin`: any weights, known by Σc² and max|c| alone (trees);
+- :func:`log_moment`: for Chernoff bounds of noise beside anything bounded (rare values).
 
 Proof sketch
 ------------
@@ -477,6 +478,33 @@ def _tail(law: Law, below: int, above: int, factors: tuple[int, int], t: int) ->
     # below its reach a sum exceeds anything, beyond it nothing
     chance = np.where(needed < -half, 1.0, more[np.clip(needed + half, 0, more.size - 1)])
     return float((weights * chance).sum())
+
+
+def steepest(law: Law | None) -> float:
+    """Least x that :func:`log_moment` may be infinite at."""
+    if isinstance(law, Sum):
+        return min(steepest(term) for term, _ in law.terms)
+    if isinstance(law, DiscreteLaplace):
+        return float(1 / law.scale)
+    return math.inf if law is None or isinstance(law, DiscreteGaussian) else 0.0
+
+
+def log_moment(law: Law | None, x: Floats) -> Floats:
+    """Logarithm of E exp(x·noise), at most; infinite where the law has none, or none is known."""
+    if law is None:
+        return np.zeros_like(x)
+    if isinstance(law, Sum):
+        return np.asarray(sum(n * log_moment(term, x) for term, n in law.terms))
+    if isinstance(law, DiscreteGaussian):
+        return np.asarray(x**2 * float(law.sigma2) / 2)
+    if not isinstance(law, DiscreteLaplace):
+        return np.where(x == 0, 0.0, math.inf)
+    scale, size = float(law.scale), np.abs(x)
+    inside = size * scale < 1
+    size = np.where(inside, size, 0.0)  # below 1/s, so that no power overflows
+    u = np.exp(size - 1 / scale) * (np.expm1(-size) / math.expm1(-1 / scale)) ** 2
+    found = -np.log1p(-np.minimum(u, 1 - 1e-16))
+    return np.where(inside, found, math.inf)
 
 
 def tail_margin(law: Law, squares: Floats, largest: Floats, beta: float) -> Floats:
