@@ -27,24 +27,7 @@ pytestmark = pytest.mark.races  # a session is a process, and talks through sock
 ONE = Measure(MeasureKind.SUM, ex.Constant.number(1))
 
 
-def batches(engine, own, size, letters=20_000):
-    """So many cases to a statement, and so many letters: Spark holds each step of it several times.
-
-    Forty cases with calendars had 450 000 literals, which was all of a driver's memory.
-    """
-    part, length = [], 0
-    for index, asked in own:
-        text = len(engine.sql(asked, SALT))
-        if part and (len(part) == size or length + text > letters):
-            yield part
-            part, length = [], 0
-        part.append((index, asked))
-        length += text
-    if part:
-        yield part
-
-
-def check_cases(kit, sources, every, start=0, size=40):
+def check_cases(kit, sources, every, start=0):
     """Every n-th case of the kit, many to a statement, against the reference."""
     chosen = [c for c in enumerate(cases()) if c[0] % every == start]
     seen = 0
@@ -52,11 +35,10 @@ def check_cases(kit, sources, every, start=0, size=40):
         engine = engines.connect(sources, _nasty.policy(**dict(key)))
         own = [(i, c.aggregate) for i, c in chosen if tuple(sorted(c.choices.items())) == key]
         own = [(i, a) for i, a in own if not _refused(engine, a)]
-        for part in batches(engine, own, size):
-            answers = kit.together([(engine, a) for _, a in part])
-            for (index, asked), found in zip(part, answers, strict=True):
-                assert found == _expected(400, index), engine.sql(asked)
-            seen += len(part)
+        answers = kit.together([(engine, a) for _, a in own])
+        for (index, asked), found in zip(own, answers, strict=True):
+            assert found == _expected(400, index), engine.sql(asked)
+        seen += len(own)
         engine.close()
     return seen
 
