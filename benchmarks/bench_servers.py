@@ -114,8 +114,8 @@ def on_postgres(url: str, rows: int) -> None:
 def session_of(folder: str) -> Any:
     """Start Spark, with a view of the folder."""
     session = engines.local_session(
-        **{"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.log.level": "OFF",
-           "spark.sql.shuffle.partitions": "4", "spark.ui.showConsoleProgress": "false"}
+        **{"spark.master": "local[2]", "spark.driver.memory": "2g",
+           "spark.sql.shuffle.partitions": "4"}
     )  # fmt: skip
     session.read.parquet(folder).createOrReplaceTempView("people")
     return session

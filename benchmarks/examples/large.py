@@ -79,9 +79,8 @@ def main() -> None:
         # DuckDB takes a glob; Spark takes the folder, and its partitions for a column
         ours = timed("DuckDB", str(folder / "*" / "*.parquet"), os.getpid())
         session = engines.local_session(
-            **{"spark.master": "local[2]", "spark.driver.memory": given.memory,
-               "spark.log.level": "OFF", "spark.ui.showConsoleProgress": "false"}
-        )  # fmt: skip
+            **{"spark.master": "local[2]", "spark.driver.memory": given.memory}
+        )
         machine = session.sparkContext._gateway.proc.pid
         spark = timed("Spark", f"spark://{folder}", machine)
         print("the same integers" if ours == spark else f"DIFFERENT: {ours} and {spark}")

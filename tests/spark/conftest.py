@@ -22,8 +22,6 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.adaptive.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "OFF",
     # most code of Java runs once here: making it fast takes longer than it does
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
@@ -54,28 +52,42 @@ def written(home: Path, tables: dict[str, pa.Table]) -> dict[str, str]:
     return sources
 
 
-def together(asked, salt=SALT):
-    """Answers to many aggregates, each of an engine, by one statement of their session.
+LETTERS = 20_000
+"""Of a statement that asks for many things; a longer one asks for one thing only."""
 
-    Starting one costs Spark more than the rows. Each text is the one that the engine would run
-    by itself.
+
+def together(asked, salt=SALT):
+    """Answers to many aggregates, each of an engine, by few statements of their session.
+
+    Starting one costs Spark more than the rows, but it holds each step of one several times: forty
+    questions with calendars had 450 000 literals, which was all of a driver's memory. Each text is
+    the one that the engine would run by itself.
     """
-    parts = []
+    answers = [{} for _ in asked]
+    for sql in _statements(asked, salt):
+        for index, cells in asked[0][0]._rows(sql):
+            keys = asked[index][1].keys
+            key = tuple(
+                cell if k.expr.type.kind is plan.Kind.TEXT else int(cell)
+                for k, cell in zip(keys, cells, strict=False)
+            )
+            answers[index][key] = tuple(map(int, cells[len(keys) :]))
+    return answers
+
+
+def _statements(asked, salt):
+    parts, length = [], 0
     for index, (engine, aggregate) in enumerate(asked):
         width = len(aggregate.keys) + len(aggregate.measures)
         names = [f"a{i}" for i in range(width)]
         cells = ", ".join(f"CAST({n} AS STRING)" for n in names)
         text = engine.sql(aggregate, salt)
+        if parts and length + len(text) > LETTERS:
+            yield " UNION ALL ".join(parts)
+            parts, length = [], 0
         parts.append(f"SELECT {index}, array({cells}) FROM ({text}) AS t({', '.join(names)})")
-    answers = [{} for _ in asked]
-    for index, cells in asked[0][0]._rows(" UNION ALL ".join(parts)):
-        keys = asked[index][1].keys
-        key = tuple(
-            cell if k.expr.type.kind is plan.Kind.TEXT else int(cell)
-            for k, cell in zip(keys, cells, strict=False)
-        )
-        answers[index][key] = tuple(map(int, cells[len(keys) :]))
-    return answers
+        length += len(text)
+    yield " UNION ALL ".join(parts)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from decimal import Decimal
+from fractions import Fraction
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,31 +21,14 @@ from discreet.audit import _nasty
 from discreet.audit._engine_kit import SALT, _expected, _refused, cases
 from discreet.engines import _spark
 from discreet.errors import EngineError, SchemaError, UnsupportedQueryError
-from discreet.plan import Key, Limits, Measure, MeasureKind, Scan, aggregate
+from discreet.plan import Filter, Key, Limits, Measure, MeasureKind, Scan, aggregate
 from discreet.plan import expr as ex
 
 pytestmark = pytest.mark.races  # a session is a process, and talks through sockets
 ONE = Measure(MeasureKind.SUM, ex.Constant.number(1))
 
 
-def batches(engine, own, size, letters=20_000):
-    """So many cases to a statement, and so many letters: Spark holds each step of it several times.
-
-    Forty cases with calendars had 450 000 literals, which was all of a driver's memory.
-    """
-    part, length = [], 0
-    for index, asked in own:
-        text = len(engine.sql(asked, SALT))
-        if part and (len(part) == size or length + text > letters):
-            yield part
-            part, length = [], 0
-        part.append((index, asked))
-        length += text
-    if part:
-        yield part
-
-
-def check_cases(kit, sources, every, start=0, size=40):
+def check_cases(kit, sources, every, start=0):
     """Every n-th case of the kit, many to a statement, against the reference."""
     chosen = [c for c in enumerate(cases()) if c[0] % every == start]
     seen = 0
@@ -52,11 +36,10 @@ def check_cases(kit, sources, every, start=0, size=40):
         engine = engines.connect(sources, _nasty.policy(**dict(key)))
         own = [(i, c.aggregate) for i, c in chosen if tuple(sorted(c.choices.items())) == key]
         own = [(i, a) for i, a in own if not _refused(engine, a)]
-        for part in batches(engine, own, size):
-            answers = kit.together([(engine, a) for _, a in part])
-            for (index, asked), found in zip(part, answers, strict=True):
-                assert found == _expected(400, index), engine.sql(asked)
-            seen += len(part)
+        answers = kit.together([(engine, a) for _, a in own])
+        for (index, asked), found in zip(own, answers, strict=True):
+            assert found == _expected(400, index), engine.sql(asked)
+        seen += len(own)
         engine.close()
     return seen
 
@@ -511,6 +494,11 @@ def test_time_behind_another_question_is_not_its_own(spark):
     engine.close()
 
 
+def test_a_session_that_is_started_here_writes_no_log(spark):
+    """Its lines would quote cells in the terminal of whoever asks."""
+    assert spark._jvm.org.apache.logging.log4j.LogManager.getRootLogger().getLevel().name() == "OFF"
+
+
 def heap(spark):
     """Bytes of Java that something still holds."""
     machine = spark._jvm.java.lang.Runtime.getRuntime()
@@ -548,6 +536,28 @@ def test_many_different_statements_leave_little_in_memory(spark, own):
     assert session.conf.get("spark.sql.parser.manageParserCaches") == str(own).lower()
     ratio = session.conf.get("spark.sql.parser.parserDfaCacheFlushRatio")
     assert (float(ratio) > 0) == own
+
+
+def test_a_condition_on_ratios_of_ratios_is_not_written_out(spark):
+    """Each is named several times by the next; moved below them, it has millions of steps."""
+    own = pol.Policy([pol.Table("t", [pol.Integer("n", -4, 9)])], pol.Budget("1"))
+    relation = Scan(own.tables["t"])
+    n = ex.Column("n", relation.schema["n"])
+    ratio = n
+    for _ in range(3):
+        ratio = ex.Clamp(ex.Divide(ex.Arithmetic("-", ratio, n), ratio, Fraction(1, 2)), -9, 9)
+    some = Filter(relation, ex.Compare("<", ratio, ex.Constant.number(Fraction(1, 2))))
+    question = aggregate(some, (), (ONE,), Limits(rows=1))
+    rows = [{"n": i} for i in range(-4, 10)]
+    held = spark.createDataFrame(pa.Table.from_pylist(rows))
+    rules = spark.conf.get("spark.sql.optimizer.excludedRules", None)
+    with contextlib.closing(engines.connect({"t": held}, own)) as engine:
+        sql = engine.sql(question, SALT)
+        ((plans,),) = _spark.collected(spark, f"EXPLAIN EXTENDED {sql}")
+        optimized = plans.partition("== Optimized Logical Plan ==")[2]
+        assert len(optimized.partition("== Physical")[0]) < 3 * len(sql)
+        assert engine.execute(question, SALT) == plan.run(question, {"t": rows}, SALT)
+    assert spark.conf.get("spark.sql.optimizer.excludedRules", None) == rules
 
 
 def test_what_the_owner_of_a_session_lets_its_parser_hold_stays(spark):

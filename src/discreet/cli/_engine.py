@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,6 +34,8 @@ def check(
     every: Annotated[int, "Ask every n-th case only.", {"min": 1}] = 1,
 ) -> Reply:
     """Put made-up rows into an engine, ask everything, and compare with the reference."""
+    # what is being written stands in the folder where one works, and is found last
+    sys.path.append(str(Path.cwd()))
     from discreet import testing  # noqa: PLC0415 - only for this command
     from discreet.cli._console import grid, say, show_table, working  # noqa: PLC0415 - as above
 

@@ -32,6 +32,9 @@ FORGETFUL: Final = {MANAGED: "true", LIMITS[0]: "5"}
 different questions, or a few long ones, that is all of the driver's memory. It may hold 5 % of it.
 """
 _SETTINGS: Final = {
+    # its log quotes cells, and would stand in the terminal of whoever asks
+    "spark.log.level": "OFF",
+    "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -44,7 +47,7 @@ def local_session(remote: str | None = None, **settings: str) -> Any:
     """Take the session that is active, or start one on this machine; or one of Spark Connect.
 
     Settings have dots in their names, so they are given as ``**{"spark.master": "local[2]"}``;
-    they count only where a session is started.
+    they count only where a session is started. It writes no log unless ``spark.log.level`` says so.
     """
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415 - an optional engine

@@ -13,7 +13,8 @@ from discreet import engines
 from discreet import policy as pol
 from discreet._text import quoted
 from discreet.audit import Report, Sample, check_engine
-from discreet.errors import ParameterError, SchemaError
+from discreet.engines._connect import SPARK
+from discreet.errors import DiscreetError, ParameterError, SchemaError
 
 Opener = Callable[[Sample, pol.Policy], engines.Engine]
 _KINDS: Final = "duckdb:  postgresql://USER@HOST/DATABASE  spark://  sc://HOST  package.module:open"
@@ -42,21 +43,43 @@ def _opener(url: str) -> Iterator[Opener]:
     elif url.startswith(("postgresql://", "postgres://")):
         with _schema(url) as connect:
             yield connect
-    elif url.startswith(("spark://", "sc://")):
+    elif url == SPARK or url.startswith("sc://"):
         yield _on_spark(url)
+    elif url.startswith(SPARK):
+        raise ParameterError(
+            "spark:// stands for a session of this machine: rows are made up, so it takes neither "
+            "a table nor a folder nor a cluster",
+            hint="spark://  sc://HOST",
+        )
     else:
         yield _function(url)
 
 
 def _function(name: str) -> Opener:
     module, _, function = name.partition(":")
-    with suppress(ImportError, AttributeError, ValueError):
-        return cast("Opener", getattr(importlib.import_module(module), function))
-    raise ParameterError("this names neither an engine nor a function that opens one", hint=_KINDS)
+    if not (module and function):
+        raise ParameterError(
+            "this names neither an engine nor a function that opens one", hint=_KINDS
+        )
+    try:
+        found = importlib.import_module(module)
+    except Exception as error:
+        raise ParameterError(f"module {module!r} cannot be imported: {error}") from error
+    opener = getattr(found, function, None)
+    if not callable(opener):
+        raise ParameterError(f"module {module!r} has no function {function!r}")
+
+    def connect(sample: Sample, policy: pol.Policy) -> engines.Engine:
+        try:
+            return cast("Opener", opener)(sample, policy)
+        except Exception as error:
+            raise ParameterError(f"{name!r} opens no engine: {error!r}") from error
+
+    return connect
 
 
 def _on_spark(url: str) -> Opener:
-    session = engines.local_session(remote=url if url.startswith("sc://") else None)
+    session = _session(url)
     frames: dict[str, Any] = {}
 
     def connect(sample: Sample, policy: pol.Policy) -> engines.Engine:
@@ -65,6 +88,24 @@ def _on_spark(url: str) -> Opener:
         return engines.connect(frames, policy)
 
     return connect
+
+
+def _session(url: str) -> Any:
+    """The session that a URL stands for; a client of Spark Connect tries for minutes."""
+    session, version = None, None
+    try:
+        session = engines.local_session(remote=None if url == SPARK else url)
+        version = session.version
+    except DiscreetError:
+        raise
+    except Exception:  # noqa: BLE001, S110 - the message would repeat host and token
+        pass
+    if version is None:
+        raise SchemaError(
+            "the Spark session cannot be reached or started",
+            hint=None if url == SPARK else 'pip install "pyspark[connect]"',
+        )
+    return session
 
 
 @contextmanager
