@@ -46,7 +46,7 @@ from discreet._dataclass import dataclass, field
 from discreet._exact import Number
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.inference import _nonnegative
-from discreet.inference._inputs import Noisy, noisy, read_law, shared
+from discreet.inference._inputs import Noisy, noisy, read_law, seeded, shared
 from discreet.inference._laws import Floats, Gaussian, Laplace, Noise, Rng, generator
 from discreet.inference._results import QUERY, Interval
 
@@ -107,12 +107,12 @@ class Estimate:
     def interval(self, confidence: Number = 0.95, *, rng: Rng = None) -> Interval:
         """Return where the exact value of the derived query lies.
 
-        The noise of mixed Laplace answers has no closed law; it is simulated,
-        which keeps the coverage exact but makes the last digit vary; give `rng`
-        a seed to repeat it.
+        The noise of mixed Laplace answers has no closed law; it is simulated, from a seed
+        that follows from the estimate unless `rng` gives one: one estimate has one interval.
         """
         level = _exact.confidence(confidence)
-        margin = _margin(self.weights, self._noise, level, rng)
+        source = seeded(rng, np.float64(self.value).tobytes(), self.weights.tobytes())
+        margin = _margin(self.weights, self._noise, level, source)
         return Interval(self.value - margin, self.value + margin, level, QUERY)
 
     confidence_interval = interval
@@ -200,9 +200,11 @@ class Combined:
         """Return intervals that hold for all `queries` (rows) at once.
 
         Every margin is the same multiple of its standard error: the
-        Monte Carlo quantile of the largest standardised error.
+        Monte Carlo quantile of the largest standardised error. Unless `rng` is given its seed
+        follows from the released values and the queries.
         """
-        level, source = _exact.confidence(confidence), generator(rng)
+        level = _exact.confidence(confidence)
+        source = seeded(rng, self.y.tobytes(), np.asarray(queries, dtype=np.float64).tobytes())
         estimates = [self.estimate(w) for w in np.atleast_2d(np.asarray(queries, dtype=np.float64))]
         scale = np.array([e.std for e in estimates])
         scale[scale == 0] = 1.0
