@@ -56,6 +56,12 @@ DENSE = 1_000_000
 DRAWS = 19_999
 TOLERANCE = 1e-7
 
+_EXACT = 1e-6
+"""Standard deviations below this part of the largest are weighed as if they were that much."""
+
+_NONE = 1e-60
+"""Standard deviations up to which all answers pass for exact: weights would not be finite."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noises:
@@ -145,7 +151,7 @@ class Combined:
         weights = self._weights(row)
         if weights is None:
             raise _undetermined()
-        variance = float(np.sum((weights * self._sd) ** 2))
+        variance = float(np.sum((weights * self.noise.std) ** 2))
         return Estimate(float(weights @ self.y), variance, weights, self.noise)
 
     def estimates(self, queries: Any) -> list[Estimate]:
@@ -159,7 +165,7 @@ class Combined:
         if (missed > TOLERANCE * np.linalg.norm(rows, axis=1)).any():
             raise _undetermined()
         weights = solution.T / self._sd
-        values, variances = weights @ self.y, ((weights * self._sd) ** 2).sum(axis=1)
+        values, variances = weights @ self.y, ((weights * self.noise.std) ** 2).sum(axis=1)
         each = zip(values.tolist(), variances.tolist(), weights, strict=True)
         return [Estimate(value, variance, own, self.noise) for value, variance, own in each]
 
@@ -327,7 +333,17 @@ def combine(y: Any, A: Any = None, laws: Any = None) -> Combined:
         raise ParameterError(f"A has {A.shape[0]} rows for {values.size} released values")
     if not np.isfinite(A.data if sparse.issparse(A) else A).all():
         raise ParameterError("A must hold finite weights")
-    return Combined(values, A, noises, noises.std)
+    return Combined(values, A, noises, _scales(noises.std))
+
+
+def _scales(std: Floats) -> Floats:
+    """Units in which answers are weighed: finite weights, whatever the noise.
+
+    At a large ε the variance of integer noise is zero in floating point, or so small that its
+    inverse is no number. Any weights leave the estimate unbiased; its variance is its noise's.
+    """
+    most = float(std.max(initial=0.0))
+    return np.maximum(std, _EXACT * most) if most > _NONE else np.ones_like(std)
 
 
 def _read(y: Any, laws: Any) -> tuple[Floats, Noises]:
