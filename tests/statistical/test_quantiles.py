@@ -408,6 +408,26 @@ def test_a_point_alone_is_within_the_ranks_that_are_stated(epsilon, offer):
     assert f"({round(most)} where" in stated.lowered.formulas[0].margin(stated.parts, 0.95)
 
 
+@pytest.mark.parametrize("at", [0.5, 0.75, 0.9, 0.99])
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+def test_the_usual_rank_error_is_that_of_the_law(relation, at):
+    """Rows a value apart: exactly 5 % of points are further off than stated, give or take a row.
+
+    Under change-one a row moves D by one rank wherever the quantile lies; to state what the larger
+    of its two weights would move it is up to twice too much, and two rows less hold no longer.
+    """
+    made = priced([at], relation=relation, share="0", epsilon="1/2")
+    counts = np.ones(V, dtype=np.int64)
+    law = law_of_point(counts, at, made)
+    off = np.abs(np.arange(V) - at * V)
+    usual, most = qu.reach(made.part, made.law, Fraction(str(at)), 0.95)
+    assert law[off > usual + 1].sum() <= 0.05
+    assert law[off > usual - 2].sum() > (0.05 if at < 0.99 else 0.02)  # few rows are above it
+    twice = 2 * max(at, 1 - at) if relation == "change-one" else 1.3
+    assert at == 0.5 or law[off > twice * usual - 2].sum() < 0.05  # the mutant
+    assert most > usual
+
+
 # -- intervals ----------------------------------------------------------------------------------
 
 

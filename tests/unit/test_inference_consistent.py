@@ -211,3 +211,34 @@ def test_many_queries_are_estimated_as_each_alone():
     short = inf.combine([1.0, 2.0], [[1, 1, 0], [0, 1, 1]], DiscreteLaplace(3))
     with pytest.raises(NotProvedError, match="do not determine"):
         short.estimates([[1, 0, 0]])
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
+@pytest.mark.parametrize("epsilon", [400, 1000, 10**6, 10**8])
+def test_counts_without_any_noise_are_fitted_too(relation, epsilon):
+    """At such a price the variance of the noise is zero in floating point, or its inverse is."""
+    table = pa.table({"a": ["x", "x", "y"] * 20, "b": ["p", "q", "q"] * 20})
+    columns = {
+        name: {"type": "category", "values": values, "null": values[0]}
+        for name, values in (("a", ["x", "y"]), ("b", ["p", "q"]))
+    }
+    policy = {
+        "policy": {"name": f"exact-{relation}"},
+        "budget": {"epsilon": "1000000000", "accounting": "pure"},
+        "tables": {"t": {"neighbours": relation, "columns": columns}},
+    }
+    with dc.open(table, policy=policy, ledger=":memory:").batch(epsilon=epsilon) as batch:
+        batch.sql("SELECT a, b, COUNT(*) AS n FROM t GROUP BY a, b")
+        batch.sql("SELECT a, COUNT(*) AS n FROM t GROUP BY a")
+    fitted = batch.consistent()
+    assert [round(row["n"], 6) for row in fitted.to_dicts(1)] == [40, 20]
+    assert all(high - low < 1e-6 for low, high in (row["n"] for row in fitted.interval(0)))
+
+
+def test_an_exact_answer_among_noisy_ones_decides():
+    """Its weight is finite, however small its noise: the estimate has next to no variance."""
+    for sigma in (1e-7, 1.0):
+        laws = [inf.Laplace(3), inf.Laplace(3), inf.Gaussian(sigma)]
+        best = inf.combine([10, 20, 31], [[1, 0], [0, 1], [1, 1]], laws).estimate([1, 1])
+        assert best.variance <= 1.001 * sigma**2
+        assert abs(best.value - 31) <= 2 * sigma

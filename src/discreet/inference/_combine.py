@@ -46,7 +46,7 @@ from discreet._dataclass import dataclass, field
 from discreet._exact import Number
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.inference import _nonnegative
-from discreet.inference._inputs import Noisy, noisy, read_law, shared
+from discreet.inference._inputs import Noisy, noisy, read_law, seeded, shared
 from discreet.inference._laws import Floats, Gaussian, Laplace, Noise, Rng, generator
 from discreet.inference._results import QUERY, Interval
 
@@ -55,6 +55,12 @@ DENSE = 1_000_000
 
 DRAWS = 19_999
 TOLERANCE = 1e-7
+
+_EXACT = 1e-6
+"""Standard deviations below this part of the largest are weighed as if they were that much."""
+
+_NONE = 1e-60
+"""Standard deviations up to which all answers pass for exact: weights would not be finite."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,12 +113,12 @@ class Estimate:
     def interval(self, confidence: Number = 0.95, *, rng: Rng = None) -> Interval:
         """Return where the exact value of the derived query lies.
 
-        The noise of mixed Laplace answers has no closed law; it is simulated,
-        which keeps the coverage exact but makes the last digit vary; give `rng`
-        a seed to repeat it.
+        The noise of mixed Laplace answers has no closed law; it is simulated, from a seed
+        that follows from the estimate unless `rng` gives one: one estimate has one interval.
         """
         level = _exact.confidence(confidence)
-        margin = _margin(self.weights, self._noise, level, rng)
+        source = seeded(rng, np.float64(self.value).tobytes(), self.weights.tobytes())
+        margin = _margin(self.weights, self._noise, level, source)
         return Interval(self.value - margin, self.value + margin, level, QUERY)
 
     confidence_interval = interval
@@ -145,7 +151,7 @@ class Combined:
         weights = self._weights(row)
         if weights is None:
             raise _undetermined()
-        variance = float(np.sum((weights * self._sd) ** 2))
+        variance = float(np.sum((weights * self.noise.std) ** 2))
         return Estimate(float(weights @ self.y), variance, weights, self.noise)
 
     def estimates(self, queries: Any) -> list[Estimate]:
@@ -159,7 +165,7 @@ class Combined:
         if (missed > TOLERANCE * np.linalg.norm(rows, axis=1)).any():
             raise _undetermined()
         weights = solution.T / self._sd
-        values, variances = weights @ self.y, ((weights * self._sd) ** 2).sum(axis=1)
+        values, variances = weights @ self.y, ((weights * self.noise.std) ** 2).sum(axis=1)
         each = zip(values.tolist(), variances.tolist(), weights, strict=True)
         return [Estimate(value, variance, own, self.noise) for value, variance, own in each]
 
@@ -200,9 +206,11 @@ class Combined:
         """Return intervals that hold for all `queries` (rows) at once.
 
         Every margin is the same multiple of its standard error: the
-        Monte Carlo quantile of the largest standardised error.
+        Monte Carlo quantile of the largest standardised error. Unless `rng` is given its seed
+        follows from the released values and the queries.
         """
-        level, source = _exact.confidence(confidence), generator(rng)
+        level = _exact.confidence(confidence)
+        source = seeded(rng, self.y.tobytes(), np.asarray(queries, dtype=np.float64).tobytes())
         estimates = [self.estimate(w) for w in np.atleast_2d(np.asarray(queries, dtype=np.float64))]
         scale = np.array([e.std for e in estimates])
         scale[scale == 0] = 1.0
@@ -325,7 +333,17 @@ def combine(y: Any, A: Any = None, laws: Any = None) -> Combined:
         raise ParameterError(f"A has {A.shape[0]} rows for {values.size} released values")
     if not np.isfinite(A.data if sparse.issparse(A) else A).all():
         raise ParameterError("A must hold finite weights")
-    return Combined(values, A, noises, noises.std)
+    return Combined(values, A, noises, _scales(noises.std))
+
+
+def _scales(std: Floats) -> Floats:
+    """Units in which answers are weighed: finite weights, whatever the noise.
+
+    At a large ε the variance of integer noise is zero in floating point, or so small that its
+    inverse is no number. Any weights leave the estimate unbiased; its variance is its noise's.
+    """
+    most = float(std.max(initial=0.0))
+    return np.maximum(std, _EXACT * most) if most > _NONE else np.ones_like(std)
 
 
 def _read(y: Any, laws: Any) -> tuple[Floats, Noises]:

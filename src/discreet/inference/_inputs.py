@@ -338,6 +338,7 @@ def _of_release(release: m.Release) -> Noisy:
         Noise(release.law, release.step),
         release.loss.neighbours,
         release.loss.unit,
+        coin=release.coin,
     )
 
 
@@ -402,14 +403,18 @@ def rows_of(record: Record, part: int, *, one: bool) -> tuple[int | None, int | 
 def repeatable(rng: Rng, *items: Noisy) -> np.random.Generator:
     """Read ``rng=``; left out, it follows from what was released: one release, one p-value.
 
-    The record's own random bits decide where there are any, else the numbers.
+    The release's own random bits decide where there are any, and the numbers.
     """
+    pieces = (repr(i.coin).encode() + np.asarray(i.value, np.float64).tobytes() for i in items)
+    return seeded(rng, *pieces)
+
+
+def seeded(rng: Rng, *pieces: bytes) -> np.random.Generator:
+    """Read ``rng=``; left out, the generator is a function of these bytes."""
     if rng is not None:
         return generator(rng)
-    seed = hashlib.sha256()
-    for item in items:
-        seed.update(repr(item.coin).encode() + np.asarray(item.value, np.float64).tobytes())
-    return np.random.default_rng(int.from_bytes(seed.digest(), "big"))
+    digest = hashlib.sha256(b"".join(pieces)).digest()
+    return np.random.default_rng(int.from_bytes(digest, "big"))
 
 
 def coin_of(record: Record, part: int, cell: int) -> str | None:

@@ -44,8 +44,16 @@ from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
-from discreet.inference._inputs import Description, noisy, read_n, resolve, sampled, shared
-from discreet.inference._laws import Gaussian, Laplace, Noise, Rng, generator
+from discreet.inference._inputs import (
+    Description,
+    noisy,
+    read_n,
+    resolve,
+    sampled,
+    seeded,
+    shared,
+)
+from discreet.inference._laws import Gaussian, Laplace, Noise, Rng
 from discreet.inference._results import POPULATION, Interval, one_of
 from discreet.noise import DiscreteGaussian, DiscreteLaplace, Law
 
@@ -193,6 +201,8 @@ def parametric_bootstrap(
         "pivot" reflects the simulated errors about the estimate; "percentile" takes
         the quantiles. Neither corrects the bias of clamping: bounds that cut off
         much of the data are refused.
+    rng
+        Randomness of the replicates; left out, it follows from the estimate.
 
     Examples
     --------
@@ -206,7 +216,7 @@ def parametric_bootstrap(
     >>> 0.2 < found.half_width < 0.4
     True
     """
-    level, source = _exact.confidence(confidence), generator(rng)
+    level, source = _exact.confidence(confidence), seeded(rng, repr(estimate).encode())
     one_of(kind, ("pivot", "percentile"), "kind")
     if draws < 2 / (1 - level):
         raise ParameterError(

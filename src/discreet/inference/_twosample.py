@@ -41,7 +41,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
@@ -66,7 +66,7 @@ from discreet.inference._inputs import (
     sampled,
     shared,
 )
-from discreet.inference._laws import Floats, Noise, Rng, generator
+from discreet.inference._laws import Floats, Noise, Rng
 from discreet.inference._pivot import Group, inverted, null_draws, statistic
 from discreet.inference._results import (
     Interval,
@@ -441,16 +441,17 @@ def rank_test(
     if min(a.size, b.size) < 2:
         raise ParameterError("each group needs at least two values")
     below, above = np.searchsorted(b, a, "left"), b.size - np.searchsorted(b, a, "right")
-    source, k = generator(rng), read_draws(draws)
-    variance = a.size * b.size * (a.size + b.size + 1) / 3
+    k, n, people = read_draws(draws), a.size, a.size + b.size
+    variance = n * b.size * (people + 1) / 3
 
-    if a.size * b.size > 2500:
-        null = source.normal(0, math.sqrt(variance), k)
-    else:
-        ranks = source.permuted(np.tile(np.arange(a.size + b.size), (k, 1)), axis=1)
-        null = 2.0 * ranks[:, : a.size].sum(axis=1) - a.size * (a.size + b.size - 1)
+    def null(source: np.random.Generator) -> Floats:
+        if n * b.size > 2500:
+            return source.normal(0, math.sqrt(variance), k)
+        ranks = source.permuted(np.tile(np.arange(people), (k, 1)), axis=1)
+        return np.asarray(2.0 * ranks[:, :n].sum(axis=1) - n * (people - 1))
+
     value, reach = int(below.sum() - above.sum()), 2 * max(a.size, b.size)
-    result = _rank_result(value, reach, epsilon, null, source, alternative=alternative)
+    result = _rank_result(value, reach, epsilon, null, rng, alternative=alternative)
     return replace(result, method="Mann–Whitney test of noisy ranks")
 
 
@@ -475,13 +476,15 @@ def signed_rank_test(
     less = np.searchsorted(d, -d, "left")
     # ordered pairs count twice, the diagonal once
     statistic = (int(more.sum() - less.sum()) + int(np.sign(d).sum())) // 2
-    source, k, n = generator(rng), read_draws(draws), d.size
+    k, n = read_draws(draws), d.size
     variance = n * (n + 1) * (2 * n + 1) / 6
-    if n > 100:
-        null = source.normal(0, math.sqrt(variance), k)
-    else:
-        null = (2.0 * source.integers(0, 2, (k, n)) - 1) @ np.arange(1, n + 1)
-    result = _rank_result(statistic, 2 * n, epsilon, null, source, alternative=alternative)
+
+    def null(source: np.random.Generator) -> Floats:
+        if n > 100:
+            return source.normal(0, math.sqrt(variance), k)
+        return np.asarray((2.0 * source.integers(0, 2, (k, n)) - 1) @ np.arange(1, n + 1))
+
+    result = _rank_result(statistic, 2 * n, epsilon, null, rng, alternative=alternative)
     return replace(result, method="signed-rank test of noisy ranks")
 
 
@@ -489,13 +492,15 @@ def _rank_result(
     value: int,
     reach: int,
     epsilon: Number,
-    null: Floats,
-    source: np.random.Generator,
+    null: Callable[[np.random.Generator], Floats],
+    rng: Rng,
     *,
     alternative: str,
 ) -> TestResult:
     released = m.geometric(value, sensitivity=reach, epsilon=epsilon, neighbours="change-one")
     side, item = read_alternative(alternative), noisy(released)
-    pvalue = monte_carlo(item.value, null + item.noise.simulate(source, null.size), side)
-    parameters, floor = {"noise": item.noise.law}, least_of(null.size)
+    source = repeatable(rng, item)
+    draws = null(source)
+    pvalue = monte_carlo(item.value, draws + item.noise.simulate(source, draws.size), side)
+    parameters, floor = {"noise": item.noise.law}, least_of(draws.size)
     return TestResult(float(item.value), pvalue, side, "", parameters, released.loss, floor=floor)

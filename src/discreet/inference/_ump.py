@@ -95,11 +95,13 @@ def ump_test(
     Parameters
     ----------
     value
-        A release of the geometric mechanism with sensitivity 1 (a uniform is
-        added here: from the random bits that the record of an answer holds, so that
-        one release has one p-value; for other releases, or if given, from `rng`), or a
-        plain number: a Tulap variable, whose noise is given by `epsilon` and `delta`,
-        or by `tulap`.
+        A release of the geometric mechanism with sensitivity 1, or an answer's count (a
+        uniform is added here, from the random bits that every release holds: one release has
+        one p-value; of a number without such bits the p-value is the largest that any uniform
+        gives), or a plain number: a Tulap variable, whose noise is given by `epsilon` and
+        `delta`, or by `tulap`.
+    rng
+        Where the uniform is drawn from instead.
     n, p0, alternative
         As for :func:`proportion_test`.
 
@@ -109,17 +111,17 @@ def ump_test(
     >>> round(inf.ump_test(18.3, 30, "0.5", epsilon=1).pvalue, 4)
     0.2796
     """
-    z, law = _read(value, epsilon, delta, tulap, rng)
+    z, slack, law = _read(value, epsilon, delta, tulap, rng)
     size = read_n(n, value if isinstance(value, Noisy) else None)
     side, null = read_alternative(alternative), _exact.confidence(p0, "p0")
     return TestResult(
         z,
-        _pvalue(z, size, null, law, side),
+        _pvalue(z, size, null, law, side, slack=slack),
         side,
         "most powerful private test of a proportion (Awan–Slavković)",
         {"null value": null, "n": size, "noise": law},
         None,
-        lambda level: _invert(z, size, law, level, side),
+        lambda level: _invert(z, size, law, level, side, slack=slack),
     )
 
 
@@ -145,9 +147,9 @@ def ump_interval(
     >>> inf.ump_interval(18, 30, tulap=inf.Tulap(math.exp(-1), 0.05))
     [0.410721, 0.76671] (95 %)
     """
-    z, law = _read(value, epsilon, delta, tulap, rng)
+    z, slack, law = _read(value, epsilon, delta, tulap, rng)
     level, side = _exact.confidence(confidence), read_alternative(alternative)
-    return _invert(z, read_n(n), law, level, side)
+    return _invert(z, read_n(n), law, level, side, slack=slack)
 
 
 def ump_power(
@@ -184,14 +186,15 @@ def ump_power(
 
 def _read(
     value: Any, epsilon: Number | None, delta: Number, tulap: Tulap | None, rng: Rng
-) -> tuple[float, Tulap]:
+) -> tuple[float, float, Tulap]:
+    """A Tulap variable, how far off it may be where no uniform is known, and its law."""
     if isinstance(value, bool):
         raise ParameterError("a released count is a number, got bool")
     if isinstance(value, int | float | np.number):
         if (tulap is None) == (epsilon is None):
             raise ParameterError("say epsilon or tulap for a plain number", hint=Hint("epsilon", 1))
         number = float(noisy(value, law=noise.DiscreteLaplace(1)).value)
-        return number, tulap or Tulap.of(epsilon, delta)  # type: ignore[arg-type]  # one is given
+        return number, 0.0, tulap or Tulap.of(epsilon, delta)  # type: ignore[arg-type]  # one is given
     item = noisy(*value) if isinstance(value, tuple) else noisy(value)
     law = item.noise.law
     if not isinstance(law, noise.DiscreteLaplace) or item.noise.step != 1 or item.size != 1:
@@ -202,11 +205,12 @@ def _read(
     if epsilon is not None or tulap is not None or delta != 0:
         raise ParameterError("the release already says its noise", hint="leave out epsilon")
     sampled(item)
-    if rng is None and item.coin is not None:
-        jitter = _uniform(item.coin)
-    else:
-        jitter = float(generator(rng).uniform(-0.5, 0.5))
-    return float(item.value) + jitter, Tulap(math.exp(-1 / float(law.scale)))
+    number, own = float(item.value), Tulap(math.exp(-1 / float(law.scale)))
+    if rng is not None:
+        return number + float(generator(rng).uniform(-0.5, 0.5)), 0.0, own
+    if item.coin is None:
+        return number, 0.5, own
+    return number + _uniform(item.coin), 0.0, own
 
 
 def _uniform(coin: str) -> float:
@@ -220,22 +224,23 @@ def _above(z: float | Floats, n: int, p: float, law: Tulap) -> float:
     return float(law.cdf(x - z) @ mass)
 
 
-def _pvalue(z: float, n: int, p: float, law: Tulap, side: str) -> float:
+def _pvalue(z: float, n: int, p: float, law: Tulap, side: str, *, slack: float) -> float:
+    """P-value of a Tulap variable; the largest of all within `slack`."""
     if side == "greater":
-        return _above(z, n, p, law)
+        return _above(z - slack, n, p, law)
     if side == "less":
-        return 1 - _above(z, n, p, law)
-    distance = abs(z - n * p)
+        return 1 - _above(z + slack, n, p, law)
+    distance = max(abs(z - n * p) - slack, 0.0)
     return min(1.0, _above(n * p + distance, n, p, law) + 1 - _above(n * p - distance, n, p, law))
 
 
-def _invert(z: float, n: int, law: Tulap, level: float, side: str) -> Interval:
+def _invert(z: float, n: int, law: Tulap, level: float, side: str, slack: float) -> Interval:
     alpha = 1 - level
     middle = min(max(z / n, 0.0), 1.0)
     start, end = (middle, middle) if side == "two-sided" else (1.0, 0.0)
 
     def test(p: float) -> bool:
-        return _pvalue(z, n, p, law, side) >= alpha
+        return _pvalue(z, n, p, law, side, slack=slack) >= alpha
 
     low, high = 0.0, 1.0
     if side != "less" and not test(0.0):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import math
+import secrets
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -61,6 +62,9 @@ class Release:
     tainted
         True when the noise came from the deterministic test source: such a
         release protects nobody.
+    coin
+        Public random bits, drawn with the release and independent of everything: tests that
+        toss for a p-value read the toss off these, so that one release has one p-value.
     """
 
     value: Any
@@ -71,6 +75,7 @@ class Release:
     price: str
     rounded: bool = False
     tainted: bool = False
+    coin: str = field(default_factory=lambda: secrets.token_hex(16), kw_only=True)
 
     def interval(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> Interval:
         """Return the set of true values compatible with the answer.

@@ -349,6 +349,10 @@ class Quantiles(Part):
             moves = min(moves, self.half * (rank.below + rank.above))
         return moves
 
+    def moved_rows(self, rank: Rank) -> float:
+        """How far one unit moves a score, in rows of sorted order."""
+        return self._reach(rank) / (rank.below + rank.above)
+
     def drawn(self, law: Ladder) -> Iterator[Drawn | Chosen]:
         """A choice for each level of the recursion and each end, then the ladder's counts."""
         for _ in range(len(self.targets) - len(self.inner)):
@@ -426,8 +430,7 @@ def reach(part: Quantiles, ladder: Ladder, at: Fraction, confidence: float) -> t
     """
     rank = Rank.of(at, 1)
     scale, miss = rank.below + rank.above, 1 - confidence
-    rows = float(part.sensitivity.l1 / ladder.choice.epsilon)
-    usual = 2 * rank.largest / scale * rows * log(1 / miss)
+    usual = 2 * part.moved_rows(rank) / float(ladder.choice.epsilon) * log(1 / miss)
     if at in {0, 1}:
         usual = part.end(at, ladder.choice).usual(miss)
     if ladder.law is None:
@@ -452,6 +455,7 @@ def farthest(part: Quantiles, ladder: Ladder, at: Fraction, confidence: float) -
     rank, miss = Rank.quantile(at), 1 - confidence
     rows = float(part.sensitivity.l1 / ladder.choice.epsilon)
     if part.levels == 1:
-        return 2 * rank.largest / (rank.below + rank.above) * rows * log(part.leaves / miss)
+        alone = part.moved_rows(rank) / float(ladder.choice.epsilon)
+        return 2 * alone * log(part.leaves / miss)
     places = max(part.leaves, 2**_SPREAD)
     return 2 * part.levels * rows * log(places * part.levels / miss)
