@@ -24,7 +24,7 @@ AT_ONCE: Final = 3
 """Heaviest questions that may be asked together."""
 TOGETHER: Final = AT_ONCE * MOST
 """Parts of all questions that are asked together, below each other or as a batch."""
-MOST_BUILT: Final = 100_000
+MOST_BUILT: Final = 30_000
 """Operators that are made while one text is read, those that are thrown away included."""
 LISTED: Final = 16
 """Listed constants that weigh as much as one operator."""
