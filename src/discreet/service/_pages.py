@@ -291,7 +291,7 @@ class Pages:
                 answerer = desk if action == "ask" else _api.rehearsed(desk)
                 order = await answerer.ask(session.actor.name, form.get("key") or None, body)
                 return redirect(f"/answers/{order.id}")
-            price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
+            price = await self._priced(desk, session, body)
         except DiscreetError as refusal:
             await _api.until_first_tick(request)
             words, status = on_page(refusal), status_of(refusal)
@@ -305,11 +305,15 @@ class Pages:
         price = refusal = None
         try:
             body = offered(form)
-            price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
+            price = await self._priced(desk, session, body)
         except DiscreetError as error:
             refusal = on_page(error)
         view = None if price is None else _price_view(price)
         return self.fragment("price.html", price=view, refusal=refusal)
+
+    async def _priced(self, desk: Desk, session: Session, body: dict[str, Any]) -> dict[str, Any]:
+        name = session.actor.name
+        return await desk.preview(name, lambda: _views.price(desk, name, body))
 
     async def _answer(self, request: Request, session: Session) -> Response:
         _, order = self._house.order(session.actor, request.path_params["id_"])
