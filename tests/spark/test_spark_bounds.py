@@ -262,3 +262,19 @@ def test_a_file_that_comes_to_an_open_folder_shares_its_budget(spark, tmp_path):
         with pytest.raises(LedgerIntegrityError, match="one"):
             dc.open(source, other, ledger=f"{ledger} other")
     dc.open(str(tmp_path / "beside.parquet"), other, ledger=f"{ledger} other").close()
+
+
+@pytest.mark.parametrize("setting", ["escapedStringLiterals", "quotedRegexColumnNames"])
+def test_texts_and_names_are_read_alike_whatever_the_session_says_later(spark, tmp_path, setting):
+    """Labels with a quote, a backslash or a dollar sign were misread, without a word."""
+    labels = ("a'b", "$", "\\", "?")
+    column = pol.Category("x+", labels[:3], other="?")
+    pq.write_table(pa.table({"x+": list(labels)}), tmp_path / "part.parquet")
+    own = pol.Policy([pol.Table("t", [column])], pol.Budget("1e9"))
+    with dc.open(f"spark://{tmp_path}", own, ledger=":memory:") as curator:
+        spark.conf.set(f"spark.sql.parser.{setting}", "true")
+        try:
+            counted = curator.sql('SELECT "x+", COUNT(*) AS n FROM t GROUP BY "x+"', epsilon="1e6")
+        finally:
+            spark.conf.unset(f"spark.sql.parser.{setting}")
+    assert {row["x+"]: round(row["n"]) for row in counted.to_dicts()} == dict.fromkeys(labels, 1)

@@ -53,6 +53,8 @@ from discreet.plan import Aggregate, Groups, Salt
 _SQL: Final = Spark()
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     # else one cell that its reader cannot take drops the rest of its file, which are other people
@@ -63,8 +65,9 @@ _SETTINGS: Final = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
 }
-"""Settings of the session for the time of a statement: its clock, days as they are stored, files
-that are read whole or not at all, and private rows that stay with the workers."""
+"""Settings of the session for the time of a statement: its clock, how texts and names are read, days
+as they are stored, files that are read whole or not at all, and private rows that stay with the
+workers."""
 _FAMILIES: Final = families(
     {
         Physical.INTEGER: "tinyint, smallint, int, bigint",
