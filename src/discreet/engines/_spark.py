@@ -65,9 +65,9 @@ _SETTINGS: Final = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "-1",
 }
-"""Settings of the session for the time of a statement: its clock, how texts and names are read, days
-as they are stored, files that are read whole or not at all, and private rows that stay with the
-workers."""
+"""Settings of the session for the time of a statement: its clock, how texts and names are read,
+days as they are stored, files that are read whole or not at all, and private rows that stay with
+the workers."""
 _FAMILIES: Final = families(
     {
         Physical.INTEGER: "tinyint, smallint, int, bigint",
@@ -358,7 +358,6 @@ def open_spark(sources: Mapping[str, Any], policy: pol.Policy, *, timeout: float
             if table.public:
                 sql, computed = _copied(session, table, sql, stack), False
             else:
-                check_named(name, _plan(session, sql))
                 with _settled(session):  # Spark may compute rows to say what their files are
                     places += places_of(session, sql, place)
             tables[name] = sql, computed
@@ -367,6 +366,9 @@ def open_spark(sources: Mapping[str, Any], policy: pol.Policy, *, timeout: float
         engine = SparkEngine(session, policy, tables, later.close,
                              places=tuple(dict.fromkeys(places)),
                              unlike=unlike, timeout=timeout)  # fmt: skip
+        for name, (sql, _) in tables.items():
+            if not policy.tables[name].public:
+                check_named(name, _plan(session, sql))
         stack.pop_all()
     return engine
 
