@@ -151,6 +151,11 @@ class Fitted(ABC):
         """What is said of each column where its interval is unbounded."""
         return [HIDDEN] * len(self.terms)
 
+    @property
+    def _notes(self) -> Sequence[str]:
+        """What else is to be said below the table."""
+        return ()
+
     def _named(self, values: Iterable[float]) -> Coefficients:
         return Coefficients(zip([t.name for t in self.terms], values, strict=True))
 
@@ -201,6 +206,7 @@ class Fitted(ABC):
                 f"{name:{width}}  {value:12.5g}  {bse[name]:10.3g}  "
                 f"{_pvalue(pvalues[name]):>9}  {shown}"
             )
+        lines += self._notes
         lines.append(f"about {number(round(self.nobs))} rows; {paid(self.answer)}")
         lines.append(f"intervals cover the population's {self.covers} (95 %){self.assumes}")
         return "\n".join(lines)
