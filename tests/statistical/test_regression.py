@@ -169,6 +169,24 @@ def test_thirty_columns_are_covered(replicates, scale):
     assert blind > most(6 * replicates)
 
 
+def test_errors_without_noise_are_those_of_least_squares():
+    """With twelve columns and sixty rows they were a tenth too small: no column was allowed for."""
+    rng = np.random.default_rng(2)
+    z = np.vstack([np.ones((1, 60)), rng.uniform(-1, 1, (11, 60))])
+    y = z[1] + rng.normal(0, 0.2, 60)
+    columns = np.vstack([z, y])
+    names = [Term("Intercept", "1"), *(Term(f"a{i}", f"a{i}") for i in range(11))]
+    place, sums = _products([*names, Term("y", "y")])
+    slots, values = np.array(place), np.zeros(len(sums))
+    values[slots] = columns @ columns.T
+    released = Released(values, np.eye(values.size) * 1e-12, place, False, 1)
+    fit = inf.Regression(tuple(names), Term("y", "y"), None, released)
+    exact, rest, *_ = np.linalg.lstsq(z.T, y, rcond=None)
+    errors = np.sqrt(np.diag(np.linalg.inv(z @ z.T)) * rest / (60 - 12))
+    assert np.asarray(fit.params) == pytest.approx(exact)
+    assert np.asarray(fit.bse) == pytest.approx(errors, rel=0.015)
+
+
 ROWS = {"a": [0.0, 1, -1, 0.5], "b": [0.0, -1, 1, 0.5], "c": [1, 2, 3, 1]}
 
 

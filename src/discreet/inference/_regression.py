@@ -17,10 +17,10 @@ released. Its variance is
 .. math:: V(b)=g^\top Cg+k\,(a^\top Ma)(c^\top Mc)/N
           +2\operatorname{tr}(M_o^{-1}C_aM_o^{-1}C_c),
 
-noise (C is known), sampling with homoskedastic errors (k rows of one unit at most, so the
-design effect is at most k), and what the errors of the other coefficients do to second
-order. b is kept if :math:`T(b)^2\le z^2V(b)`, z between the normal quantile and Laplace's by
-the noise's share of V. This is Fieller's and Rao's way: nothing noisy is divided by, and
+noise (C is known), sampling with homoskedastic errors (N is the rows less the other columns; k
+rows of one unit at most, so the design effect is at most k), and what the errors of the other
+coefficients do to second order. b is kept if :math:`T(b)^2\le z^2V(b)`, z between the normal
+quantile and Laplace's by the noise's share of V. This is Fieller's and Rao's way: nothing noisy is divided by, and
 where no b can be ruled out the interval is unbounded: *not determined at this ε*. Ignoring the
 noise covers 3 to 55 % at ε = 0.1 instead of 95.
 
