@@ -20,9 +20,9 @@ released. Its variance is
 noise (C is known), sampling with homoskedastic errors (N is the rows less the other columns; k
 rows of one unit at most, so the design effect is at most k), and what the errors of the other
 coefficients do to second order. b is kept if :math:`T(b)^2\le z^2V(b)`, z between the normal
-quantile and Laplace's by the noise's share of V. This is Fieller's and Rao's way: nothing noisy is divided by, and
-where no b can be ruled out the interval is unbounded: *not determined at this ε*. Ignoring the
-noise covers 3 to 55 % at ε = 0.1 instead of 95.
+quantile and Laplace's by the noise's share of V. This is Fieller's and Rao's way: nothing noisy is
+divided by, and where no b can be ruled out the interval is unbounded: *not determined at this ε*.
+Ignoring the noise covers 3 to 55 % at ε = 0.1 instead of 95.
 
 Where errors spread more at extreme values of a predictor, V is too small and intervals miss more
 often than stated: 20 % of 95 % intervals for y = |x|·e, x and e normal. The variance that holds
