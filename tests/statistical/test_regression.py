@@ -169,6 +169,24 @@ def test_thirty_columns_are_covered(replicates, scale):
     assert blind > most(6 * replicates)
 
 
+def test_errors_without_noise_are_those_of_least_squares():
+    """With twelve columns and sixty rows they were a tenth too small: no column was allowed for."""
+    rng = np.random.default_rng(2)
+    z = np.vstack([np.ones((1, 60)), rng.uniform(-1, 1, (11, 60))])
+    y = z[1] + rng.normal(0, 0.2, 60)
+    columns = np.vstack([z, y])
+    names = [Term("Intercept", "1"), *(Term(f"a{i}", f"a{i}") for i in range(11))]
+    place, sums = _products([*names, Term("y", "y")])
+    slots, values = np.array(place), np.zeros(len(sums))
+    values[slots] = columns @ columns.T
+    released = Released(values, np.eye(values.size) * 1e-12, place, False, 1)
+    fit = inf.Regression(tuple(names), Term("y", "y"), None, released)
+    exact, rest, *_ = np.linalg.lstsq(z.T, y, rcond=None)
+    errors = np.sqrt(np.diag(np.linalg.inv(z @ z.T)) * rest / (60 - 12))
+    assert np.asarray(fit.params) == pytest.approx(exact)
+    assert np.asarray(fit.bse) == pytest.approx(errors, rel=0.015)
+
+
 ROWS = {"a": [0.0, 1, -1, 0.5], "b": [0.0, -1, 1, 0.5], "c": [1, 2, 3, 1]}
 
 
@@ -547,6 +565,71 @@ def test_a_noisy_count_of_no_events_has_no_finite_log_odds(counts, variance):
     assert set(found.conf_int().values()) == {(-np.inf, np.inf)}
     assert np.isnan(list(found.params.values())).all()
     assert set(found._why) == {ENDLESS}
+
+
+CITIES = (
+    Term("Intercept", "1"),
+    *(Term(f"city[{v}]", "", source="city", value=v) for v in "BCD"),
+    Term("a", "a"),
+)
+
+
+def _cities(rng, shares):
+    """Counts of four cities times five ages; the last city is as the first one is."""
+    design = np.array([[1, c == 1, c == 2, c == 3, a / 2 - 1] for c in range(4) for a in range(5)])
+    sizes = rng.multinomial(5000, np.repeat(shares, 5) / 5)
+    yes = rng.binomial(sizes, 1 / (1 + np.exp(0.5 - design @ [0, 0.5, -0.2, 0, 0.6])))
+    noisy = np.stack([sizes - yes, yes])[..., None] + rng.laplace(0, 1, (2, 20, 1))
+    return inf.Logistic(CITIES, Term("y", "y"), None, Cells.exact(design * 1.0), noisy, 2.0, 1)
+
+
+@pytest.mark.parametrize("replicates", [300, pytest.param(3000, marks=pytest.mark.long)])
+def test_what_a_rare_level_leaves_is_covered_once_it_is_in_the_reference(replicates):
+    """About 14 people live in the last city: the noise hides them now and then."""
+    rng, missed, advised = _generator("cities"), np.zeros(4), 0
+    truth = np.array([-0.5, 0.5, -0.2, 0.6])
+    for _ in range(replicates):
+        fit = _cities(rng, [0.4, 0.3, 0.2972, 0.0028])
+        if not fit._notes:
+            continue
+        advised += 1
+        assert fit._notes[-1].strip('" ') == "y ~ (city == 'B') + (city == 'C') + a"
+        keep = [0, 1, 2, 4]
+        cells = replace(fit.cells, design=fit.cells.design[..., keep])
+        merged = replace(fit, terms=tuple(CITIES[i] for i in keep), cells=cells)
+        low, high = np.asarray(merged.conf_int()).T
+        missed += (low > truth) | (high < truth)
+    assert advised > replicates / 10
+    assert (missed <= most(advised)).all(), missed
+
+
+def test_a_rare_level_is_named_with_a_formula_that_is_free():
+    """Every coefficient was "not determined at this ε", which no ε would have changed."""
+    rng, n = np.random.default_rng(0), 5000
+    for first, last in (("A", "D"), ("D", "A")):
+        city = rng.choice([first, "B", "C", last], n, p=[0.4, 0.3, 0.299, 0.001])
+        age = rng.integers(0, 5, n)
+        table = pa.table({"city": city, "a": age, "y": rng.random(n) < 0.3 + 0.1 * (city == "B")})
+        columns = {
+            "city": {"type": "category", "values": ["A", "B", "C", "D"]},
+            "a": {"type": "integer", "min": 0, "max": 4},
+            "y": {"type": "boolean"},
+        }
+        policy = {
+            "policy": {"name": f"cities {last}"},
+            "budget": {"epsilon": "10"},
+            "tables": {"t": {"columns": columns}},
+        }
+        own = dc.open(table, policy=policy, ledger=":memory:")
+        for formula in ("y ~ city + a", "y ~ C(city) + a"):
+            fit = own.regression(formula, family="logistic", epsilon=1)
+            assert not fit.determined
+            hidden, _, line = fit._notes
+            assert ("first value" in hidden) == (last == "A")
+            free = own.regression(line.strip().strip('"'), family="logistic", epsilon=1)
+            assert free.answer.cached
+            assert free.determined
+        assert own.budget.spent["epsilon"] == 1
 
 
 def test_log_odds_are_asked_and_paid_on_the_one_road(curator):

@@ -125,6 +125,44 @@ def test_cleaning_and_selected_keys_are_said():
     assert fact in repr(towns)
 
 
+PER_PERSON = [
+    ("SELECT COUNT(*) / COUNT(DISTINCT id) AS per FROM people",
+     "per takes no more than 2 rows of one id"),
+    ("SELECT AVG(n) AS m FROM (SELECT id, COUNT(*) AS n FROM people GROUP BY id)",
+     "m takes no more than 2 as the n of one id"),
+    ("SELECT n, COUNT(*) AS c FROM (SELECT id, COUNT(*) AS n FROM people GROUP BY id) GROUP BY n",
+     "n: 2 stands for 2 and more"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "fact"), PER_PERSON)
+def test_what_is_cut_off_a_number_per_person_stands_above_the_table(text, fact):
+    """A newcomer took 2.2 visits a person for 3.7: only the footer spoke of the limit."""
+    own = curator(max_rows_per_unit=2)
+    answer = own.sql(text, epsilon=100)
+    asked = "SELECT COUNT(*) AS n FROM people"
+    line = f"how many have more rows: curator.coverage({asked!r}, epsilon='0.1')"
+    assert answer.cut == (fact, line)
+    assert repr(answer).startswith(f"{fact}\n{line}\n")
+    assert answer._repr_html_().startswith(f"<p>{fact}<br>")
+    assert f"note    {fact}" in repr(own.preview(text, epsilon=99))
+    own.coverage("SELECT COUNT(*) AS n FROM people", epsilon="0.1")
+    assert dc.Answer.from_record(answer.record()).cut == answer.cut
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT COUNT(*) AS n FROM people",
+        "SELECT SUM(income) / COUNT(*) AS m FROM people",
+        "SELECT COUNT(DISTINCT id) / COUNT(*) AS m FROM people",
+        "SELECT AVG(n) AS m FROM (SELECT id, LEAST(COUNT(*), 2) AS n FROM people GROUP BY id)",
+    ],
+)
+def test_nothing_stands_above_numbers_that_are_none_per_person(text):
+    assert curator(max_rows_per_unit=2).sql(text, epsilon=100).cut == ()
+
+
 def test_what_a_limit_leaves_out_can_be_bought():
     """At this ε a noisy count differs from the exact one with probability below 1e-400."""
     many = curator(max_rows_per_unit=2)

@@ -190,6 +190,13 @@ class Answer:
             facts.append(f"{', '.join(names)}: of the rows released, not of all that truly pass")
         return tuple(visible(fact) for fact in facts)
 
+    @property
+    def cut(self) -> tuple[str, ...]:
+        """What limits cut off numbers per person, in words: it stands above the table."""
+        stated = self._record.statement.get("cut")
+        facts = [f for f in stated if isinstance(f, str)] if isinstance(stated, list) else []
+        return tuple(visible(fact) for fact in facts)
+
     def _is_of_shown(self, out: OutputExpr) -> bool:
         """Whether a column looks at other rows, and at those only that the noise let through."""
         r = self._record

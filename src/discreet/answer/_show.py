@@ -185,7 +185,7 @@ def text(answer: Answer) -> str:
     body = [line(header), "  ".join("─" * w for w in widths), *map(line, rows)]
     if len(answer) > MOST_ROWS:
         body.append(f"… {len(answer) - MOST_ROWS} more rows")
-    return "\n".join([*body, below])
+    return "\n".join([*answer.cut, *body, below])
 
 
 def as_data(
@@ -221,4 +221,6 @@ def html(answer: Answer) -> str:
     if len(answer) > MOST_ROWS:
         body += f'<tr><td colspan="{len(header)}">… {len(answer) - MOST_ROWS} more rows</td></tr>'
     foot = "<br>".join(_html.escape(line) for line in below.split("\n"))
-    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p><small>{foot}</small></p>"
+    above = "<br>".join(_html.escape(line) for line in answer.cut)
+    table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+    return f"{above and f'<p>{above}</p>'}{table}<p><small>{foot}</small></p>"

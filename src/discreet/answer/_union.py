@@ -83,6 +83,11 @@ class Union(Answer):
         return tuple(dict.fromkeys(fact for b in self.branches for fact in b.target))
 
     @property
+    def cut(self) -> tuple[str, ...]:
+        """What limits cut off numbers per person, in any branch."""
+        return tuple(dict.fromkeys(fact for b in self.branches for fact in b.cut))
+
+    @property
     def chosen(self) -> tuple[str, ...]:
         """Columns whose noise helped to choose the rows that are shown."""
         if self._cut:

@@ -23,6 +23,8 @@ def show(console: Console, answer: Answer, confidence: str, *, simultaneous: boo
     noisy = [i for i, n in enumerate(names) if ends and isinstance(ends[0][n], tuple)]
     rows = cells(answer, ends, MOST)
     keys = next((i for i in range(len(names)) if i in noisy), len(names))
+    for fact in answer.cut:
+        say(console, fact)
     show_table(console, grid(names, rows, right=noisy, keys=keys))
     if len(values) > MOST:
         surplus = len(values) - MOST

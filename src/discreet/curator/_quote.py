@@ -82,7 +82,7 @@ class Quote:
         if self.choice is not None:
             cost = price(self.choice.cost.to_dict(), self.left)
             notes.append(f"{cost} of it chooses the limit; errors are those of the policy's")
-        notes += dict.fromkeys(possible(lowered.query))
+        notes += dict.fromkeys((*possible(lowered.query), *lowered.cut))
         for formula in lowered.formulas:
             if not isinstance(formula, Total) or formula.step != 1 or not lowered.query.keys:
                 continue

@@ -92,6 +92,7 @@ def _statement(plan: Plan) -> dict[str, object]:
         "shared_rows": lowered.shared_rows or None,
         "plan": lowered.query.hash,
         "target": plan.target,
+        "cut": [*lowered.cut] or None,
         "rows_of_one_unit": list(map(list, lowered.rows_of_one_unit)),
         "values_of_one_row": [None if v is None else list(v) for v in lowered.values_of_one_row],
     }

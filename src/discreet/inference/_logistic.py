@@ -67,6 +67,7 @@ from discreet.inference._formula import Formula, example, read_formula
 from discreet.inference._inputs import check_untainted, noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._predicted import OddsPrediction
+from discreet.inference._rare import advice
 from discreet.inference._regression import HIDDEN, Ask, Fitted, table_of
 from discreet.inference._slope import least_error, quantile
 from discreet.plan import INTERVALS, OutputColumn, Query, Splines, SplinesOf, StatisticValue
@@ -258,6 +259,10 @@ class Logistic(Fitted):
     def _why(self) -> list[str]:
         why = self._fit if isinstance(self._fit, str) else HIDDEN
         return [why] * len(self.terms)
+
+    @property
+    def _notes(self) -> list[str]:
+        return advice(self) if self._fit == HIDDEN else []
 
     @property
     def nobs(self) -> float:

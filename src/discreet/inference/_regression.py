@@ -17,12 +17,12 @@ released. Its variance is
 .. math:: V(b)=g^\top Cg+k\,(a^\top Ma)(c^\top Mc)/N
           +2\operatorname{tr}(M_o^{-1}C_aM_o^{-1}C_c),
 
-noise (C is known), sampling with homoskedastic errors (k rows of one unit at most, so the
-design effect is at most k), and what the errors of the other coefficients do to second
-order. b is kept if :math:`T(b)^2\le z^2V(b)`, z between the normal quantile and Laplace's by
-the noise's share of V. This is Fieller's and Rao's way: nothing noisy is divided by, and
-where no b can be ruled out the interval is unbounded: *not determined at this ε*. Ignoring the
-noise covers 3 to 55 % at ε = 0.1 instead of 95.
+noise (C is known), sampling with homoskedastic errors (N is the rows less the other columns; k
+rows of one unit at most, so the design effect is at most k), and what the errors of the other
+coefficients do to second order. b is kept if :math:`T(b)^2\le z^2V(b)`, z between the normal
+quantile and Laplace's by the noise's share of V. This is Fieller's and Rao's way: nothing noisy is
+divided by, and where no b can be ruled out the interval is unbounded: *not determined at this ε*.
+Ignoring the noise covers 3 to 55 % at ε = 0.1 instead of 95.
 
 Where errors spread more at extreme values of a predictor, V is too small and intervals miss more
 often than stated: 20 % of 95 % intervals for y = |x|·e, x and e normal. The variance that holds
@@ -151,6 +151,11 @@ class Fitted(ABC):
         """What is said of each column where its interval is unbounded."""
         return [HIDDEN] * len(self.terms)
 
+    @property
+    def _notes(self) -> Sequence[str]:
+        """What else is to be said below the table."""
+        return ()
+
     def _named(self, values: Iterable[float]) -> Coefficients:
         return Coefficients(zip([t.name for t in self.terms], values, strict=True))
 
@@ -201,6 +206,7 @@ class Fitted(ABC):
                 f"{name:{width}}  {value:12.5g}  {bse[name]:10.3g}  "
                 f"{_pvalue(pvalues[name]):>9}  {shown}"
             )
+        lines += self._notes
         lines.append(f"about {number(round(self.nobs))} rows; {paid(self.answer)}")
         lines.append(f"intervals cover the population's {self.covers} (95 %){self.assumes}")
         return "\n".join(lines)

@@ -157,7 +157,8 @@ class Score:
         constant, linear, square = self._noise
         noise = constant + away * (linear + away * square)
         rest = float(right @ matrix @ right) - away * (2 * cross - away * slope)
-        n = max(float(r.values[0]), 1.0)
+        # what is left after the other columns has as many values fewer
+        n = max(float(r.values[0]) - (len(self.scale) - 2), 1.0)
         sampling = r.rows * max(slope, 0.0) * np.maximum(rest, 0.0) / n
         return cross - away * slope, noise, sampling
 

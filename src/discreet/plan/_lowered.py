@@ -9,6 +9,7 @@ from typing import Final
 
 from discreet._dataclass import dataclass
 from discreet.errors import ParameterError
+from discreet.plan._cut import cut
 from discreet.plan._formula import Formula
 from discreet.plan._normal import identity
 from discreet.plan._parts import Part
@@ -51,6 +52,11 @@ class Lowered:
     def target(self) -> tuple[str, ...]:
         """Limits and clamps that stand between the table and the numbers."""
         return tuple(target(self.query, self.aggregates))
+
+    @cached_property
+    def cut(self) -> tuple[str, ...]:
+        """What limits cut off numbers per person."""
+        return tuple(cut(self.query, self.aggregates))
 
     @cached_property
     def rows_of_one_unit(self) -> tuple[tuple[int | None, ...], ...]:

@@ -161,8 +161,9 @@ def to_html(answer: Answer, confidence: str) -> bytes:
         for row in cells(answer, answer.interval(confidence))
     ]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
+    about = escape("; ".join((*answer.cut, answer.covers)))
     return (
-        f"<table><caption>{escape(answer.covers)}</caption><thead><tr>{head}</tr></thead>"
+        f"<table><caption>{about}</caption><thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table>"
     ).encode()
 
