@@ -30,7 +30,7 @@ def swells(sql: str, dialect: str) -> bool:
     except Unproven:
         return True
     written, moved = (sum(side) for side in zip(*counts, strict=True))
-    return moved > _TIMES * written
+    return bool(moved > _TIMES * written)
 
 
 def _columns(select: Select, counts: list[tuple[int, int]]) -> dict[str, int]:
