@@ -13,7 +13,7 @@ from discreet import engines, plan
 from discreet import policy as pol
 from discreet.audit._engine_kit import SALT
 from discreet.engines import _spark
-from discreet.errors import EngineError, LedgerIntegrityError
+from discreet.errors import EngineError, LedgerIntegrityError, SchemaError
 from discreet.plan import (
     JoinPublic,
     JoinUnit,
@@ -159,3 +159,106 @@ def test_all_names_of_a_data_set_share_its_budget(spark, tmp_path):
     finally:
         spark.sql("DROP VIEW seen")
         spark.sql("DROP TABLE spelt")
+
+
+def cached(spark, data):
+    return spark.read.parquet(str(data)).cache()
+
+
+def cached_by_another(spark, data):
+    cached(spark.newSession(), data)
+    return spark.read.parquet(str(data)).where("n > 0")
+
+
+def cached_table(spark, data):
+    spark.sql(f"CACHE TABLE quick AS SELECT * FROM parquet.`{data}`")
+    return "spark://quick"
+
+
+def queried(spark, data):
+    rows = f"(SELECT collect_list(struct(n)) FROM parquet.`{data}`)"
+    return spark.sql(f"SELECT {', '.join(f'{i} AS c{i}' for i in range(40))}, inline({rows})")
+
+
+@pytest.mark.parametrize("hidden", [cached, cached_by_another, cached_table, queried])
+@pytest.mark.parametrize("longest", ["40", "100000"])
+def test_what_hides_its_files_is_refused(spark, tmp_path, hidden, longest):
+    """A cached data frame names no files: another policy had a fresh budget for its rows."""
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "part.parquet")
+    own, ledger = pol.Policy([people()], pol.Budget("9")), str(tmp_path / "ledger")
+    spark.conf.set("spark.sql.maxPlanStringLength", longest)
+    try:
+        source = hidden(spark, tmp_path)
+        with pytest.raises(SchemaError, match="cannot be told"):
+            dc.open({"t": source}, own, ledger=ledger)
+    finally:
+        spark.catalog.clearCache()
+        spark.catalog.dropTempView("quick")
+        spark.conf.unset("spark.sql.maxPlanStringLength")
+    dc.open({"t": spark.read.parquet(str(tmp_path))}, own, ledger=ledger).close()
+
+
+@pytest.mark.parametrize("first", ["view", "folder"])
+def test_data_keep_their_budget_when_their_files_are_written_anew(spark, tmp_path, first):
+    """Spark gives files other names each time: what knew the old ones was a fresh budget."""
+    home, ledger = str(tmp_path / "home"), str(tmp_path / "ledger")
+
+    def opened(name, kind):
+        read = spark.read.parquet(home).where("n > 0") if kind == "view" else f"spark://{home}"
+        own = pol.Policy([people()], pol.Budget("9"), name=name)
+        dc.open({"t": read}, own, ledger=f"{ledger} {name}").close()
+
+    rows = spark.createDataFrame(pa.table({"n": [1, 2]}))
+    rows.write.parquet(home)
+    opened("one", first)
+    rows.write.mode("overwrite").parquet(home)
+    for kind in ("view", "folder"):
+        with pytest.raises(LedgerIntegrityError, match="one"):
+            opened("another", kind)
+        opened("one", kind)
+        rows.write.mode("overwrite").parquet(home)
+
+
+@pytest.mark.parametrize("name", ["t", "seen"])
+@pytest.mark.parametrize("later", ["USE b", "a view"])
+def test_an_open_table_stays_the_one_that_it_was(spark, name, later):
+    """After `USE`, or behind a temporary view, its name was that of somebody else's rows."""
+    own = pol.Policy([people(source=f"spark://{name}")], pol.Budget("1e9"))
+    before = spark.catalog.currentDatabase()
+    try:
+        for database, rows in (("a", 3), ("b", 70)):
+            spark.sql(f"CREATE DATABASE {database}")
+            spark.sql(
+                f"CREATE TABLE {database}.t USING parquet AS SELECT id AS n FROM range({rows})"
+            )
+        spark.table("a.t").createTempView("seen")
+        spark.catalog.setCurrentDatabase("a")
+        with dc.open(spark, own, ledger=":memory:") as curator:
+            if later == "USE b":
+                spark.sql(later)
+            spark.table("b.t").createOrReplaceTempView(name)
+            assert (
+                int(curator.sql("SELECT COUNT(*) FROM t", epsilon="1e6").to_dicts()[0]["count"])
+                == 3
+            )
+    finally:
+        spark.catalog.setCurrentDatabase(before)
+        for view in ("t", "seen"):
+            spark.catalog.dropTempView(view)
+        for database in ("a", "b"):
+            spark.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+
+
+def test_a_file_that_comes_to_an_open_folder_shares_its_budget(spark, tmp_path):
+    """The folder's next answer reads it; with a budget of its own its people paid two."""
+    data, ledger = tmp_path / "data", str(tmp_path / "ledger")
+    data.mkdir()
+    pq.write_table(pa.table({"n": [1, 2]}), data / "a.parquet")
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "beside.parquet")
+    one, other = (pol.Policy([people()], pol.Budget("9"), name=n) for n in ("one", "other"))
+    dc.open(f"spark://{data}", one, ledger=ledger).close()
+    pq.write_table(pa.table({"n": [1, 2]}), data / "b.parquet")
+    for source in (str(data / "b.parquet"), {"t": spark.read.parquet(str(data / "b.parquet"))}):
+        with pytest.raises(LedgerIntegrityError, match="one"):
+            dc.open(source, other, ledger=f"{ledger} other")
+    dc.open(str(tmp_path / "beside.parquet"), other, ledger=f"{ledger} other").close()

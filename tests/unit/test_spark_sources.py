@@ -15,7 +15,11 @@ from discreet.errors import SchemaError
         ("data/visits", "data/visits"),
         ("file:///data/visits", "/data/visits"),
         ("file:/data/vis%20its", "/data/vis its"),
-        ("hdfs://name:8020/lake/./visits/", f"{SERVER}hdfs://name:8020/lake/visits"),
+        ("hdfs://name:8020/lake/./visits/", f"{SERVER}hdfs://name/lake/visits"),
+        ("HDFS://Name/lake//visits", f"{SERVER}hdfs://name/lake/visits"),
+        ("s3a://lake", f"{SERVER}s3a://lake/"),
+        ("s3a://key@lake/", f"{SERVER}s3a://lake/"),
+        ("s3a://lake/d?x=1#y", f"{SERVER}s3a://lake/d?x=1#y"),
         ("s3a://key:secret@lake/visits", f"{SERVER}s3a://lake/visits"),
         ("abfss://box@account.net/visits", f"{SERVER}abfs://box@account.net/visits"),
         ("wasbs://box@a.blob.core.windows.net/v", f"{SERVER}abfs://box@a.dfs.core.windows.net/v"),
@@ -25,6 +29,12 @@ from discreet.errors import SchemaError
 def test_every_folder_has_a_place_by_which_its_budget_is_found(text, place):
     """A folder by its URL had none: under another policy's name its budget was a fresh one."""
     assert _lake.place_of(text) == place
+
+
+@pytest.mark.parametrize("text", ["file:///data/vis%20its?#", "file:/data/vis%20its?#"])
+def test_a_location_is_no_code(text):
+    """A folder with a per cent sign was taken for another one, which may be somebody else's."""
+    assert _lake.place_of(text, coded=False) == "/data/vis%20its?#"
 
 
 class Session:

@@ -35,7 +35,7 @@ from discreet import policy as pol
 from discreet.engines._connect import SPARK, is_spark_session, module
 from discreet.engines._dialect import Spark
 from discreet.engines._java import FORGETFUL, LIMITS, MANAGED, local_session
-from discreet.engines._lake import places_of
+from discreet.engines._lake import WHOLE, check_named, places_of
 from discreet.engines._limit import time_limit
 from discreet.engines._physical import Field, Physical, check_spellings, families
 from discreet.engines._privately import no_core_dumps
@@ -357,6 +357,7 @@ def open_spark(sources: Mapping[str, Any], policy: pol.Policy, *, timeout: float
             if table.public:
                 sql, computed = _copied(session, table, sql, stack), False
             else:
+                check_named(name, _plan(session, sql))
                 with _settled(session):  # Spark may compute rows to say what their files are
                     places += places_of(session, sql, place)
             tables[name] = sql, computed
@@ -367,6 +368,13 @@ def open_spark(sources: Mapping[str, Any], policy: pol.Policy, *, timeout: float
                              unlike=unlike, timeout=timeout)  # fmt: skip
         stack.pop_all()
     return engine
+
+
+def _plan(session: Any, sql: str) -> str:
+    """Every plan of what is read under a name in SQL, in words."""
+    with _settled(session, **WHOLE):
+        rows = collected(session, f"EXPLAIN EXTENDED SELECT * FROM {sql}")
+    return "".join(row[0] for row in rows)
 
 
 def _session_of(sources: Mapping[str, Any]) -> Any:
@@ -409,7 +417,24 @@ def _source(
         if not alike:
             unlike.add(sql)
         return sql, False, text
-    sql = _SQL.quote(*text.split("."))
+    return _table(session, table, _SQL.quote(*text.split(".")), stack)
+
+
+def _table(
+    session: Any, table: pol.Table, sql: str, stack: ExitStack
+) -> tuple[str, bool, str | None]:
+    """Name a table of the catalogue as a whole.
+
+    A shorter name would be looked up anew by each statement: after `USE`, or behind a temporary
+    view that has it, it is the name of other data.
+    """
+    found = None
+    with suppress(Exception):  # whatever a catalogue does not describe is held as a view is
+        found = session.catalog.getTable(sql)
+    if found is None or found.isTemporary:
+        columns_of(session, table.name, sql)
+        return _viewed(session, session.table(sql), stack), True, None
+    sql = _SQL.quote(found.catalog, *(found.namespace or ()), found.name)
     description = {}
     with suppress(Exception):  # reported when its columns are asked for
         description = {
