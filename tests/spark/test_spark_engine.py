@@ -546,26 +546,55 @@ def test_many_different_statements_leave_little_in_memory(spark, own):
     assert (float(ratio) > 0) == own
 
 
-def test_a_condition_on_ratios_of_ratios_is_not_written_out(spark):
-    """Each is named several times by the next; moved below them, it has millions of steps."""
+@pytest.fixture
+def plans(spark, monkeypatch):
+    """Plans of what is asked from here on: optimized, and as it is executed."""
+    seen, real = [], type(spark).sql
+
+    def sql(self, *given):
+        frame = real(self, *given)
+        whole = frame._jdf.queryExecution()
+        seen.append((whole.optimizedPlan().toString(), whole.executedPlan().toString()))
+        return frame
+
+    monkeypatch.setattr(type(spark), "sql", sql)
+    return seen
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_condition_on_ratios_is_not_written_out(spark, tmp_path, plans, depth):
+    """Each ratio is named several times by the next; moved below them, it has millions of steps."""
     own = pol.Policy([pol.Table("t", [pol.Integer("n", -4, 9)])], pol.Budget("1"))
     relation = Scan(own.tables["t"])
-    n = ex.Column("n", relation.schema["n"])
-    ratio = n
-    for _ in range(3):
+    ratio = n = ex.Column("n", relation.schema["n"])
+    for _ in range(depth):
         ratio = ex.Clamp(ex.Divide(ex.Arithmetic("-", ratio, n), ratio, Fraction(1, 2)), -9, 9)
     some = Filter(relation, ex.Compare("<", ratio, ex.Constant.number(Fraction(1, 2))))
     question = aggregate(some, (), (ONE,), Limits(rows=1))
     rows = [{"n": i} for i in range(-4, 10)]
-    held = spark.createDataFrame(pa.Table.from_pylist(rows))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "part.parquet")
     rules = spark.conf.get("spark.sql.optimizer.excludedRules", None)
-    with contextlib.closing(engines.connect({"t": held}, own)) as engine:
-        sql = engine.sql(question, SALT)
-        ((plans,),) = _spark.collected(spark, f"EXPLAIN EXTENDED {sql}")
-        optimized = plans.partition("== Optimized Logical Plan ==")[2]
-        assert len(optimized.partition("== Physical")[0]) < 3 * len(sql)
+    with contextlib.closing(engines.connect(f"spark://{tmp_path}", own)) as engine:
+        plans.clear()
         assert engine.execute(question, SALT) == plan.run(question, {"t": rows}, SALT)
+        assert len(plans[-1][0]) < 3 * len(engine.sql(question, SALT))
     assert spark.conf.get("spark.sql.optimizer.excludedRules", None) == rules
+
+
+@pytest.mark.usefixtures("spark")
+def test_partitions_that_a_condition_leaves_out_are_not_read(tmp_path, plans):
+    own = pol.Policy([pol.Table("t", [pol.Integer("year", 2000, 2030)])], pol.Budget("1"))
+    for year in (2020, 2021, 2022):
+        (tmp_path / f"year={year}").mkdir()
+        pq.write_table(pa.table({"n": [1, 2]}), tmp_path / f"year={year}" / "part.parquet")
+    relation = Scan(own.tables["t"])
+    year = ex.Column("year", relation.schema["year"])
+    some = Filter(relation, ex.Compare("=", year, ex.Constant.number(Fraction(2021))))
+    question = aggregate(some, (), (ONE,), Limits(rows=1))
+    with contextlib.closing(engines.connect(f"spark://{tmp_path}", own)) as engine:
+        plans.clear()
+        assert engine.execute(question, SALT) == {(): (2,)}
+    assert "2021" in plans[-1][1].partition("PartitionFilters: [")[2].partition("PushedFilters")[0]
 
 
 def test_what_the_owner_of_a_session_lets_its_parser_hold_stays(spark):

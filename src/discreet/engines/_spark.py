@@ -49,6 +49,7 @@ from discreet.engines._render import Source
 from discreet.engines._statements import Statements
 from discreet.errors import SchemaError
 from discreet.plan import Aggregate, Groups, Salt
+from discreet.verify import swells
 
 _SQL: Final = Spark()
 _SETTINGS: Final = {
@@ -86,8 +87,6 @@ _MOVERS: Final = tuple(
 )
 """What moves a condition below the values that it names, and writes each out wherever it is named:
 a statement of 4 000 letters, with a ratio of ratios, became one that a driver cannot hold."""
-_SHALLOW: Final = 12
-"""How many SELECTs a statement has at most whose conditions are moved, to read fewer partitions."""
 _INFERRED: Final = "spark.sql.sources.partitionColumnTypeInference.enabled"
 _CAPITALS: Final = "spark.sql.caseSensitive"
 _FORMATS: Final = frozenset({"parquet", "orc", "delta", "iceberg"})
@@ -215,8 +214,11 @@ def collected(session: Any, sql: str) -> list[tuple[Any, ...]]:
 
 
 def _still(session: Any, sql: str) -> dict[str, str]:
-    """Settings by which the conditions of a deep statement stay where they are written."""
-    if sql.count("SELECT") <= _SHALLOW:
+    """Settings by which conditions stay where they are written, if they are too long elsewhere.
+
+    Others are moved: they save Spark partitions that it need not read.
+    """
+    if not swells(sql, "spark"):
         return {}
     own = str(session.conf.get(_RULES, None) or "")
     return {_RULES: ",".join(filter(None, [own, *_MOVERS]))}

@@ -64,5 +64,6 @@ from discreet.verify._limits import Table
 from discreet.verify._prove import Proof, prove
 from discreet.verify._read import fill
 from discreet.verify._readings import Reach, Reading
+from discreet.verify._spread import swells
 
-__all__ = ["Proof", "Reach", "Reading", "Table", "fill", "prove"]
+__all__ = ["Proof", "Reach", "Reading", "Table", "fill", "prove", "swells"]
