@@ -69,7 +69,7 @@ def test_a_preview_comes_after_one_of_each_other_analyst(desk):
 def test_a_question_is_priced_after_one_of_each_other_analyst(desk, monkeypatch):
     begun, still = [], threading.Event()
 
-    def bill(body, who):
+    def bill(_, who):
         begun.append(who)
         still.wait(30)
         raise ParameterError("no price")
