@@ -117,7 +117,9 @@ def test_a_form_acts_on_the_policy_of_its_page(two):
         shown = {p: client.get(f"{p}?policy={mine}").text for p in ("/owner", "/ask", "/budget")}
         client.get(f"/ask?policy={other}")
         assert f"<strong>{other}</strong>" in client.get("/owner").text
-        forms = [f for text in shown.values() for f in re.findall(r"<form.*?</form>", text, re.S)]
+        forms = [
+            f for text in shown.values() for f in re.findall(r"<form.*?</form>", text, re.DOTALL)
+        ]
         stamps = {re.search(r'name="token" value="([^"]+)"', f)[1] for f in forms}
         assert len(forms) > 9
         (stamp,) = stamps

@@ -31,7 +31,6 @@ from discreet.errors import (
 )
 from discreet.service._errors import INTERNAL, BusyError, envelope
 
-
 _LETTERS: Final = 2 << 20
 """Letters of the answers that one conversation knows, at most."""
 _WAITING: Final = 100
