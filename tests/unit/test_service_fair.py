@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ import discreet as dc
 from discreet import policy as pol
 from discreet.curator import Counter
 from discreet.errors import ParameterError
-from discreet.service import _desk, _serve
+from discreet.service import _desk, _orders, _serve
 from discreet.service._desk import Desk
 from discreet.service._errors import BusyError
 from discreet.service._home import Home
@@ -69,7 +70,7 @@ def test_a_preview_comes_after_one_of_each_other_analyst(desk):
 def test_a_question_is_priced_after_one_of_each_other_analyst(desk, monkeypatch):
     begun, still = [], threading.Event()
 
-    def bill(body, who):
+    def bill(_, who):
         begun.append(who)
         still.wait(30)
         raise ParameterError("no price")
@@ -138,3 +139,37 @@ def test_a_long_answer_is_given_again_beside_the_loop(tmp_path, monkeypatch):
         first, short, long = asyncio.run(story(house.desks["turns"]))
     assert first == short == long
     assert [p is threading.main_thread() for p in places] == [True, False]
+
+
+def test_nothing_is_debited_while_no_worker_can_be_had(desk):
+    desk.places = [SimpleNamespace(missing=True), SimpleNamespace(missing=True)]
+    with pytest.raises(BusyError, match="can be had now"):
+        asyncio.run(desk.ask("ana", "k", COUNT))
+    assert desk.ledger.balance().amounts["epsilon"][0] == 0
+
+
+def test_orders_that_cost_nothing_are_forgotten_when_they_are_many(tmp_path, monkeypatch):
+    """A stored answer asked for again under forty keys; what was paid for stays."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(_serve, "machine", lambda: (20.0, 1.0))  # ticks of seconds: none is missed
+    monkeypatch.setattr(_orders, "_FREE", 3, raising=False)
+    monkeypatch.setattr(_orders, "_EACH", 5, raising=False)
+    pq.write_table(pa.table({"age": [31, 47, 60] * 100}), tmp_path / "people.parquet")
+    (tmp_path / "p.toml").write_text(POLICY)
+
+    async def story(desk):
+        await desk.start()
+        paid = await desk.ask("ana", "first", COUNT)
+        await paid.ended.wait()
+        for i in range(40):
+            last = await desk.ask("ana", f"k{i}", COUNT)
+        kept = [id_ for (id_,) in desk.home.read("SELECT id FROM orders")]
+        again = await desk.ask("ana", "k0", COUNT)
+        await desk.close()
+        return paid, last, kept, again
+
+    with opened([tmp_path / "p.toml"], Home(tmp_path / "home"), Options(workers=1)) as house:
+        paid, last, kept, again = asyncio.run(story(house.desks["turns"]))
+    assert len(kept) <= 1 + 3 + 5
+    assert {paid.id, last.id} <= set(kept)
+    assert (again.text, again.paid) == (paid.text, 0)

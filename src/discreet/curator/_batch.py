@@ -156,7 +156,7 @@ class Batch:
         self.cost: Cost | None = None
 
     @property
-    def weights(self) -> list[int]:
+    def _weights(self) -> list[int]:
         """How much each of its questions is."""
         return [q.lowered.query.weight for q in self._questions]
 

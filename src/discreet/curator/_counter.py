@@ -118,7 +118,7 @@ class Counter:
             for question in questions:
                 how = dict(question)
                 batch.sql(how.pop("sql"), **how)
-                check_together(batch.weights)
+                check_together(batch._weights)  # noqa: SLF001 - same package
         plans, cost = batch.priced()
         return Bill(tuple(plans), cost)
 

@@ -309,6 +309,11 @@ class Desk:
 
     def _check_time(self, order: Order) -> None:
         """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
+        if self.places and all(place.missing for place in self.places):
+            raise BusyError(
+                "no process that reads the data can be had now; nothing was charged",
+                hint="ask again later; the owner's page says so, too",
+            )
         if self.brake.bars(order.tick):
             raise BusyError(
                 f"{LAPSES} questions of this size were not done at their tick: no more of them "
