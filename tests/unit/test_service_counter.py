@@ -382,7 +382,7 @@ def test_an_approval_that_cannot_be_paid_leaves_it_waiting(opened):
             raise ParameterError("full")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(desk.counter, "pay", full)
+            patch.setattr(desk.counter, "claim", full)
             with pytest.raises(ParameterError, match="full"):
                 await decide(desk, order, approve=True)
         assert (order.state, order.decided, spent(desk)) == ("waiting", None, 0)

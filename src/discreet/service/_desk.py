@@ -26,7 +26,6 @@ from discreet._recent import Recent
 from discreet.curator import Bill, Counter, Paid, Quote
 from discreet.errors import (
     DiscreetError,
-    EngineError,
     IdempotencyError,
     LedgerClosedError,
     LedgerError,
@@ -36,6 +35,7 @@ from discreet.ledger import ChainedLedger
 from discreet.service import _ticks
 from discreet.service._admission import Admission
 from discreet.service._brake import LAPSES, Brake
+from discreet.service._clerk import Clerk
 from discreet.service._daybook import Daybook
 from discreet.service._errors import BusyError, StateError
 from discreet.service._home import Home
@@ -90,6 +90,7 @@ class Desk:
         self.daybook = Daybook(home.folder, self.name)
         self.orders = Orders(home, counter, self.daybook.name)
         self.admission = Admission(counter, self.orders, self.waiting)
+        self.clerk = Clerk(counter, home, self.orders, self.admission)
         self._deciding = asyncio.Lock()
         self._live: OrderedDict[str, Order] = OrderedDict()
         self._asking: dict[tuple[str, ...], tuple[asyncio.Lock, int]] = {}
@@ -122,7 +123,6 @@ class Desk:
     async def start(self) -> None:
         """Begin to serve; take up what a stop has left undone."""
         self._loop = asyncio.get_running_loop()
-        self.ledger.gather()
         with self.ledger.reading() as (_, head):
             self._start_line = head.number
         for place in self.places:
@@ -138,6 +138,7 @@ class Desk:
         self.daybook.close()
         if self.rehearsal is not None:
             self.rehearsal.close()
+        self.clerk.close()
         for pool in (self._pricing, self._previews, self._writers):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -148,7 +149,7 @@ class Desk:
         return await asyncio.get_running_loop().run_in_executor(self._previews, work)
 
     async def write(self, work: Callable[[], T]) -> T:
-        """Do something with the ledger; whoever waits at the same time shares one commit."""
+        """Do something with the ledger, or what takes long; debits and outcomes are the clerk's."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, work)
 
     def priced(self, analyst: str, body: Mapping[str, Any], make: Callable[[], bytes]) -> bytes:
@@ -227,49 +228,40 @@ class Desk:
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
         loop = asyncio.get_running_loop()
-        bill, (bound, tick) = await loop.run_in_executor(
-            self._pricing, lambda: self._bill(body, analyst)
+        order, bill, payment = await loop.run_in_executor(
+            self._pricing, lambda: self._order(analyst, key or secrets.token_hex(16), body)
         )
-        order = Order(
-            secrets.token_hex(16), self.name, analyst, key or secrets.token_hex(16), dict(body),
-            "waiting", bill.cost.epsilon, now(), tick=tick, bound=bound,
-        )  # fmt: skip
-        try:
-            self._check_time(order)
-        except DiscreetError:
-            if await self._reuse(order, bill):  # what needs no run is kept from nobody
-                return order
-            raise
+        if payment is not None and payment.outcome is not None:
+            # what needs no run is kept from nobody
+            order.line, order.hash = payment.receipt.number, payment.receipt.hash
+            await self._hand_out(order, bill, payment.outcome.text, own=False)
+            return order
+        self._check_time(order)
         limit = self.counter.policy.service.approval
-        if limit is not None and bill.cost.epsilon > limit and not await self._reuse(order, bill):
+        if limit is not None and bill.cost.epsilon > limit:
             return await self.write(lambda: self._hold(order, bill))
-        if not order.over:
-            await self._pay(order, bill, new=key is None)
+        await self._pay(order, bill, new=key is None, sought=True)
         return order
 
-    async def _reuse(self, order: Order, bill: Bill) -> bool:
-        """Give the answer that an equal question has, if one has any; nothing runs."""
-        if order.body.get("fresh"):
-            return False
-        payment = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
-        if payment is None or payment.outcome is None:
-            return False
-        order.settle_by(bill)
-        order.line, order.hash = payment.receipt.number, payment.receipt.hash
-        await self._hand_out(order, bill, payment.outcome.text, own=False)
-        return True
-
-    def _bill(
-        self, body: Mapping[str, Any], analyst: str, order: Order | None = None
-    ) -> tuple[Bill, tuple[float, float]]:
-        """Price what somebody asks for, or give what an order was paid by; and its times."""
+    def _order(
+        self, analyst: str, key: str, body: Mapping[str, Any]
+    ) -> tuple[Order, Bill, Paid | None]:
+        """Price what somebody asks for; and give the answer that an equal question has, if any."""
         with self.ledger.glance():
-            if order is None:
-                bill = self.orders.bill(body, analyst)
-                self._check_memory(bill)
-            else:
-                bill = self.orders.bill_of(order)
-            return bill, self.times(bill, self.counter.statements(bill))
+            bill = self.orders.bill(body, analyst)
+            self._check_memory(bill)
+            order = Order(
+                secrets.token_hex(16), self.name, analyst, key, dict(body), "waiting",
+                bill.cost.epsilon, now(),
+            )  # fmt: skip
+            self._time(order, bill)
+        fresh = bool(body.get("fresh"))
+        return order, bill, None if fresh else self.counter.stored(bill, analyst, key=key)
+
+    def _time(self, order: Order, bill: Bill) -> None:
+        """Give an order its times, and what it is paid by: all that can be known before it is."""
+        order.bound, order.tick = self.times(bill, self.counter.statements(bill))
+        order.settle_by(bill, self.counter.proved(bill))
 
     def _check_memory(self, bill: Bill) -> None:
         """Refuse what a worker has no room for where texts are as long as declared."""
@@ -305,9 +297,11 @@ class Desk:
                 hint="ask again when some of it is answered; nothing was charged",
             )
 
-    async def _pay(self, order: Order, bill: Bill, *, new: bool = False) -> None:
+    async def _pay(
+        self, order: Order, bill: Bill, *, new: bool = False, sought: bool = False
+    ) -> None:
         """Debit, then run; or give what is there. A `new` key has never been used."""
-        payment = await self.write(lambda: self._payment(order, bill, new=new))
+        payment = await self.clerk.pay(order, bill, new=new, sought=sought)
         if payment.receipt.charged:
             self._begin(order, payment)
             return
@@ -339,48 +333,8 @@ class Desk:
         """Give what is stored, as the question wants it."""
         text = self.counter.shaped(record, bill)
         order.cached = not own
-        await self.write(lambda: self._end(order, text, self.orders.keep))
+        await self.write(lambda: self.clerk.end(order, text, self.orders.keep))
         order.end()
-
-    def _payment(self, order: Order, bill: Bill, *, new: bool) -> Paid:
-        """Find what is stored, or debit, and keep an order whose run may begin."""
-        payment = self._debit(order, bill, new=new)
-        if payment.receipt.charged:
-            order.line, order.hash = payment.receipt.number, payment.receipt.hash
-            order.fingerprint, order.state = payment.entry.fingerprint, "running"
-            self.orders.keep(order)
-        return payment
-
-    def _debit(self, order: Order, bill: Bill, *, new: bool) -> Paid:
-        """Find what is stored, or debit; in a thread of the ledger's."""
-        order.settle_by(bill, self.counter.proved(bill))
-        who, fresh = order.analyst, bool(order.body.get("fresh"))
-        with self.ledger.glance():
-            payment = None if fresh else self.counter.stored(bill, who, key=order.key)
-            if payment is not None:
-                return payment
-            if not new and self.ledger.bound(who, order.key):
-                # a stop came between: its own debit stands, and needs no room beside itself
-                return self.counter.pay(bill, who, key=order.key, fresh=fresh)
-            day = self.admission.reserve(order, bill)
-            try:
-                payment = self.counter.pay(bill, who, key=order.key, fresh=fresh)
-            except BaseException:
-                self.admission.give_back(day, order)
-                raise
-            if not payment.receipt.charged:
-                self.admission.give_back(day, order)
-            return payment
-
-    def _end(self, order: Order, text: str | None, keep: Callable[[Order], None]) -> None:
-        """Keep an order with its outcome; None: it failed."""
-        if text is not None:
-            with self.ledger.glance():
-                order.left = self.counter.left(order.analyst)
-            if order.fingerprint is None:
-                self.orders.name_policy(order)
-        order.text, order.state = text, "failed" if text is None else "done"
-        keep(order)
 
     async def _same(self, payment: Paid) -> Order | None:
         """Give the order of this process that runs under a debit which another one has found."""
@@ -397,7 +351,7 @@ class Desk:
             if order.run is not None:
                 order.run.tell()
             try:
-                await self.write(lambda: self._settle(order, payment, text))
+                await self.clerk.settle(order, payment, text)
             except LedgerError:
                 # not stored, so not given out; taken up again at the next start
                 self._live.pop(payment.receipt.hash, None)
@@ -435,16 +389,6 @@ class Desk:
         else:
             self.daybook.enter_notice(order.tick)
 
-    def _settle(self, order: Order, payment: Paid, text: str | None) -> None:
-        try:
-            outcome = self.counter.settle(payment, text).text
-        except EngineError:
-            outcome = None
-        try:
-            self._end(order, outcome, self.orders.keep_state)
-        except sqlite3.Error:  # a full disk; the ledger has the outcome for the next start
-            note("end of a question not entered", policy=self.name)
-
     def _follow(self, order: Order, other: Order, bill: Bill) -> None:
         async def wait() -> None:
             await other.ended.wait()
@@ -464,13 +408,18 @@ class Desk:
         self._following.add(task)
         task.add_done_callback(self._following.discard)
 
+    def _earlier_bill(self, order: Order) -> Bill:
+        """Give what an order was paid by, and its times on this machine."""
+        with self.ledger.glance():
+            bill = self.orders.bill_of(order)
+            self._time(order, bill)
+            return bill
+
     async def _resume(self, order: Order) -> None:
         """Take up an order whose run was cut short by the end of a process."""
         loop = asyncio.get_running_loop()
         try:
-            bill, (order.bound, order.tick) = await loop.run_in_executor(
-                self._pricing, lambda: self._bill(order.body, order.analyst, order)
-            )
+            bill = await loop.run_in_executor(self._pricing, lambda: self._earlier_bill(order))
             await self._pay(order, bill)
         except LedgerClosedError:
             self._parked.append(order)  # another run costs something: not before it is open again
@@ -577,9 +526,7 @@ class Desk:
         order.decided = decision
         try:
             if approve:
-                order.bound, order.tick = await loop.run_in_executor(
-                    self._pricing, lambda: self.times(bill, self.counter.statements(bill))
-                )
+                await loop.run_in_executor(self._pricing, lambda: self._time(order, bill))
                 await self._pay(order, bill)
             else:
                 order.state = "declined"
