@@ -35,7 +35,7 @@ from discreet.service._admission import Admission
 from discreet.service._home import Home
 from discreet.service._orders import Order, Orders
 
-PERIOD: Final = 0.02
+PERIOD: Final = 0.01
 """Seconds from one transaction to the next, at least: who comes within them shares the next."""
 _MOST: Final = 256
 """Requests in one transaction."""

@@ -262,6 +262,7 @@ class Desk:
         """Give an order its times, and what it is paid by: all that can be known before it is."""
         order.bound, order.tick = self.times(bill, self.counter.statements(bill))
         order.settle_by(bill, self.counter.proved(bill))
+        _ = bill.job  # worked out here, where the clerk does not wait for it
 
     def _check_memory(self, bill: Bill) -> None:
         """Refuse what a worker has no room for where texts are as long as declared."""

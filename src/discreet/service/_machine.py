@@ -22,7 +22,7 @@ _REFERENCE: Final = 0.05
 _REFERENCE_STATEMENTS: Final = 0.017
 """Processor time of what is measured, on the machine that the figures of ticks are from."""
 _FASTEST: Final = 0.5
-"""No machine counts as faster than twice the reference: what it does besides slows it down."""
+"""No machine counts as faster than that."""
 _BUSIEST: Final = 64.0
 _EASE: Final = 1.25
 """How much longer than its processor time a part takes on a machine that is not busy, at most.
@@ -61,14 +61,25 @@ class Crowd:
         return max(1, int(self.processors))
 
     @property
+    def slowness(self) -> float:
+        """How slow it is as bounds count it: never faster than the reference.
+
+        What a run takes besides, its first in a new worker for one, does not become quicker so.
+        """
+        return max(1.0, self.speed[0])
+
+    @property
     def stretch(self) -> float:
         """For how many of its bounds a run has its seat.
 
         More than one where there is less than a processor; down to a half, which is what the
-        model gives, where each policy has more workers than there are processors.
+        model gives, where each policy has more workers than there are processors; down to a
+        quarter, where it has twice as many and the machine is twice as fast as the model's.
         """
         crowded = self.workers / self.policies / max(1.0, self.processors)
-        return max(1.0, 1 / self.processors) / min(max(1.0, crowded), SAFETY)
+        sooner = min(max(1.0, crowded), SAFETY)
+        pace = min(1.0, self.speed[0]) if sooner == SAFETY else 1.0
+        return max(1.0, 1 / self.processors) * pace / sooner
 
     @property
     def threads(self) -> int:
