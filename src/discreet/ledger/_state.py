@@ -271,18 +271,7 @@ def after(
         return State(body["policy"], budget, budget, body["caps"], format=version)
     match kind:
         case "debit":
-            who = _payer(state, body["analyst"])
-            total = add(state.spent.get(who, NOTHING), read_cost(body["cost"]))
-            opened = state.open
-            if number and _runs(state, body):
-                opened = opened.having(str(number), hashed(body))
-            return replace(
-                state,
-                spent=state.spent.having(who, total),
-                open=opened,
-                by_rho=state.format > _GUESTS and (state.by_rho or by_rho(body)),
-                lost=state.lost + (state.format > _ALWAYS and body["plan"] == RESTORED),
-            )
+            return _after_debit(state, body, number)
         case "settle":
             return replace(state, open=state.open.without(str(body["debit"])))
         case "format":
@@ -304,3 +293,17 @@ def after(
         case "adopt" | "key":
             return state
     raise LedgerIntegrityError("the ledger holds a line of an unknown kind")
+
+
+def _after_debit(state: State, body: Mapping[str, Any], number: int | None) -> State:
+    who, open_ = _payer(state, body["analyst"]), state.open
+    total = add(state.spent.get(who, NOTHING), read_cost(body["cost"]))
+    if number and _runs(state, body):
+        open_ = open_.having(str(number), hashed(body))
+    return replace(
+        state,
+        spent=state.spent.having(who, total),
+        open=open_,
+        by_rho=state.format > _GUESTS and (state.by_rho or by_rho(body)),
+        lost=state.lost + (state.format > _ALWAYS and body["plan"] == RESTORED),
+    )
