@@ -333,6 +333,11 @@ class Place:
                 await asyncio.sleep(_AGAIN)
 
     @property
+    def missing(self) -> bool:
+        """Whether it has no worker, because another one could not be had."""
+        return self._missing
+
+    @property
     def rests(self) -> float:
         """Seconds for which it starts nothing, because something has slipped."""
         return max(0.0, self._until - time.monotonic())
