@@ -88,6 +88,17 @@ def syncs(monkeypatch):
     return found
 
 
+def _full(keep, which):
+    """A folder that has no room for one order."""
+
+    def kept(order):
+        if order is which:
+            raise sqlite3.OperationalError("database or disk is full")
+        keep(order)
+
+    return kept
+
+
 def test_who_comes_at_the_same_time_shares_one_transaction(office, syncs):
     """The first may be written for alone; all that comes meanwhile is the second transaction."""
 
@@ -214,14 +225,9 @@ def test_a_folder_that_cannot_be_written_keeps_no_outcome_back(office, monkeypat
     async def work(place):
         orders = [place.order(age) for age in (1, 2)]
         paid = await place.pay(*orders)
-        real = place.orders.keep_state
-
-        def full(order):
-            if order is orders[0][0]:
-                raise sqlite3.OperationalError("database or disk is full")
-            real(order)
-
-        monkeypatch.setattr(place.orders, "keep_state", full)
+        monkeypatch.setattr(
+            place.orders, "keep_state", _full(place.orders.keep_state, orders[0][0])
+        )
         ends = [place.clerk.settle(o, p, "[]") for (o, _), p in zip(orders, paid, strict=True)]
         await asyncio.gather(*ends)
         assert [o.state for o, _ in orders] == ["done", "done"]
@@ -234,14 +240,7 @@ def test_a_folder_that_cannot_be_written_keeps_no_outcome_back(office, monkeypat
 def test_an_order_that_cannot_be_kept_is_told_so_and_the_others_run(office, monkeypatch):
     async def work(place):
         asked = [place.order(age) for age in (1, 2)]
-        real = place.orders.keep
-
-        def full(order):
-            if order is asked[0][0]:
-                raise sqlite3.OperationalError("database or disk is full")
-            real(order)
-
-        monkeypatch.setattr(place.orders, "keep", full)
+        monkeypatch.setattr(place.orders, "keep", _full(place.orders.keep, asked[0][0]))
         first, second = await place.pay(*asked)
         assert isinstance(first, sqlite3.Error)
         assert second.receipt.charged
