@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -27,6 +28,8 @@ from discreet.service import Home, Keys
 pytestmark = pytest.mark.races
 
 COUNT = "SELECT COUNT(*) AS n FROM people"
+PATIENCE = 600
+"""Seconds after which a service that does not answer is gone, and the test fails."""
 POLICY = """
 [policy]
 name = "{name}"
@@ -299,7 +302,8 @@ class Crowd:
         """Ask until an answer comes; what became of it, and its rows."""
         sql = f"SELECT COUNT(*) AS n FROM people WHERE age > {int(name[4:]) % 100}"
         body = {"sql": sql, "epsilon": "0.01", "fresh": True}
-        while not self._gone:
+        until = time.monotonic() + PATIENCE
+        while not self._gone and time.monotonic() < until:
             more = {"Idempotency-Key": self.key(name), "Prefer": "wait=30"}
             try:
                 said = self._post("answers", body, name[:3], more)
@@ -322,11 +326,17 @@ class Crowd:
 
     def wait(self):
         """Wait until the service listens."""
-        while True:
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
             try:
                 return self._http.get(f"{self.served.url}/healthz")
             except httpx.HTTPError:
                 threading.Event().wait(0.1)
+        raise RuntimeError("healthz")
+
+    def asks(self):
+        """Whether all clients go on asking."""
+        return not any(client.done() for client in self._clients)
 
     def stop(self):
         self._over = True
@@ -352,7 +362,7 @@ def _storm(folder, start_service, kills, seed, *, least=0, launch=subprocess.Pop
             if chance.random() < 0.75:  # else a moment of its start, which takes up what was cut
                 crowd.wait()
             threading.Event().wait(chance.random() * 5)
-            while len(crowd.answers) < least:
+            while len(crowd.answers) < least and crowd.asks():
                 threading.Event().wait(0.1)
             served.kill()
             served.start()

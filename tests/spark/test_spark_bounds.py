@@ -13,7 +13,7 @@ from discreet import engines, plan
 from discreet import policy as pol
 from discreet.audit._engine_kit import SALT
 from discreet.engines import _spark
-from discreet.errors import EngineError, LedgerIntegrityError
+from discreet.errors import EngineError, LedgerIntegrityError, SchemaError
 from discreet.plan import (
     JoinPublic,
     JoinUnit,
@@ -159,3 +159,61 @@ def test_all_names_of_a_data_set_share_its_budget(spark, tmp_path):
     finally:
         spark.sql("DROP VIEW seen")
         spark.sql("DROP TABLE spelt")
+
+
+def cached(spark, data):
+    return spark.read.parquet(str(data)).cache()
+
+
+def cached_by_another(spark, data):
+    cached(spark.newSession(), data)
+    return spark.read.parquet(str(data)).where("n > 0")
+
+
+def cached_table(spark, data):
+    spark.sql(f"CACHE TABLE quick AS SELECT * FROM parquet.`{data}`")
+    return "spark://quick"
+
+
+def queried(spark, data):
+    rows = f"(SELECT collect_list(struct(n)) FROM parquet.`{data}`)"
+    return spark.sql(f"SELECT {', '.join(f'{i} AS c{i}' for i in range(40))}, inline({rows})")
+
+
+@pytest.mark.parametrize("hidden", [cached, cached_by_another, cached_table, queried])
+@pytest.mark.parametrize("longest", ["40", "100000"])
+def test_what_hides_its_files_is_refused(spark, tmp_path, hidden, longest):
+    """A cached data frame names no files: another policy had a fresh budget for its rows."""
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "part.parquet")
+    own, ledger = pol.Policy([people()], pol.Budget("9")), str(tmp_path / "ledger")
+    spark.conf.set("spark.sql.maxPlanStringLength", longest)
+    try:
+        source = hidden(spark, tmp_path)
+        with pytest.raises(SchemaError, match="cannot be told"):
+            dc.open({"t": source}, own, ledger=ledger)
+    finally:
+        spark.catalog.clearCache()
+        spark.catalog.dropTempView("quick")
+        spark.conf.unset("spark.sql.maxPlanStringLength")
+    dc.open({"t": spark.read.parquet(str(tmp_path))}, own, ledger=ledger).close()
+
+
+@pytest.mark.parametrize("first", ["view", "folder"])
+def test_data_keep_their_budget_when_their_files_are_written_anew(spark, tmp_path, first):
+    """Spark gives files other names each time: what knew the old ones was a fresh budget."""
+    home, ledger = str(tmp_path / "home"), str(tmp_path / "ledger")
+
+    def opened(name, kind):
+        read = spark.read.parquet(home).where("n > 0") if kind == "view" else f"spark://{home}"
+        own = pol.Policy([people()], pol.Budget("9"), name=name)
+        dc.open({"t": read}, own, ledger=f"{ledger} {name}").close()
+
+    rows = spark.createDataFrame(pa.table({"n": [1, 2]}))
+    rows.write.parquet(home)
+    opened("one", first)
+    rows.write.mode("overwrite").parquet(home)
+    for kind in ("view", "folder"):
+        with pytest.raises(LedgerIntegrityError, match="one"):
+            opened("another", kind)
+        opened("one", kind)
+        rows.write.mode("overwrite").parquet(home)

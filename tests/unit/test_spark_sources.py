@@ -27,6 +27,12 @@ def test_every_folder_has_a_place_by_which_its_budget_is_found(text, place):
     assert _lake.place_of(text) == place
 
 
+@pytest.mark.parametrize("text", ["file:///data/vis%20its?#", "file:/data/vis%20its?#"])
+def test_a_location_is_no_code(text):
+    """A folder with a per cent sign was taken for another one, which may be somebody else's."""
+    assert _lake.place_of(text, coded=False) == "/data/vis%20its?#"
+
+
 class Session:
     """Answers what a session is asked when it is opened, and has some settings."""
 

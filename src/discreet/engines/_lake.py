@@ -4,7 +4,11 @@ A budget belongs to data, so whatever is opened has to say what it reads. A tabl
 catalogue has a location, a folder has its own path; and of both, and of views and data frames as
 well, Spark names the files. A folder that has no scheme is read from where the session reads such:
 its files say which file system that is. Files of this machine are claimed one by one, as other
-engines claim them; of those elsewhere the folders are, since they come and go.
+engines claim them. Of those elsewhere the folders are, since they come and go; and so is a folder
+of this machine with a file that Spark has named, since whatever is written over it has new names.
+
+Of what is cached, and of what a scalar subquery reads, Spark names no files: such sources are
+refused, as any of them would be a fresh budget.
 """
 
 from __future__ import annotations
@@ -16,13 +20,34 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from discreet.engines._protocol import SERVER
+from discreet.errors import SchemaError
 
 _ONE_SYSTEM: Final = {"s3": "s3a", "s3n": "s3a", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
 """Schemes of one system of files, by one of them."""
+_NAMED: Final = "part-"
+"""How the names begin that Spark gives to files, others each time."""
+WHOLE: Final = {
+    "spark.sql.maxPlanStringLength": str(2**31 - 16),
+    "spark.sql.debug.maxToStringFields": str(2**31 - 1),
+}
+"""Settings under which Spark shows a plan as a whole."""
+_HIDDEN: Final = {
+    "InMemoryRelation": (
+        "is cached in this Spark, or something that it reads is",
+        "df.unpersist(), or spark.catalog.uncacheTable(name); then open it",
+    ),
+    "scalar-subquery#": (
+        "reads a scalar subquery",
+        "write it to a folder, and open the folder",
+    ),
+}
+"""What a plan shows of files that are not named: why, and what to do."""
 
 
-def place_of(text: str) -> str:
+def place_of(text: str, *, coded: bool = True) -> str:
     """What a folder is known by: its path where it is of this machine, else its address.
+
+    Names of files are `coded`, as in a URL; locations are as they are written.
 
     >>> place_of("file:///data/visits"), place_of("s3://key:secret@lake/visits/")
     ('/data/visits', 'server s3a://lake/visits')
@@ -31,7 +56,7 @@ def place_of(text: str) -> str:
     if not scheme:
         return text
     if scheme == "file":
-        return unquote(path)
+        return unquote(path) if coded else text.removeprefix("file:").removeprefix(f"//{netloc}")
     who, at, host = netloc.rpartition("@")  # before it: a container, or a key with its secret
     system = _ONE_SYSTEM.get(scheme, scheme)
     if system == "abfs":
@@ -48,10 +73,10 @@ def places_of(session: Any, sql: str, location: str | None) -> tuple[str, ...]:
     files: list[str] = []
     with suppress(Exception):  # not every source is made of files
         files = [str(f) for f in session.sql(f"SELECT * FROM {sql}").inputFiles()]  # noqa: S608 - quoted
-    places = dict.fromkeys(_of_file(file) for file in files)
+    places = dict.fromkeys(place for file in files for place in _of_file(file))
     if location is None:
         return tuple(places)
-    own = place_of(location)
+    own = place_of(location, coded=False)
     scheme, netloc, *_ = urlsplit(files[0]) if files else ("", "")
     if not urlsplit(location).scheme and scheme not in ("", "file"):
         own = place_of(f"{scheme}://{netloc}{location}")  # where this session reads such a path
@@ -60,9 +85,25 @@ def places_of(session: Any, sql: str, location: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((own, *places)))
 
 
-def _of_file(file: str) -> str:
-    """Place of a file: itself where it is here, else its folder."""
-    place = place_of(file)
-    if not place.startswith(SERVER) and os.path.exists(place):  # noqa: PTH110 - a text
-        return place
-    return place_of(posixpath.dirname(file)) if place.startswith(SERVER) else SERVER + file
+def _of_file(file: str) -> tuple[str, ...]:
+    """Places of a file: itself where it is here, and its folder if that holds Spark's own names."""
+    place, folder = place_of(file), place_of(posixpath.dirname(file))
+    if place.startswith(SERVER):
+        return (folder,)
+    if not os.path.exists(place):  # noqa: PTH110 - a text
+        return (SERVER + file,)
+    return (place, folder) if posixpath.basename(place).startswith(_NAMED) else (place,)
+
+
+def check_named(table: str, plan: str) -> None:
+    """Refuse a private table whose plan, as ``EXPLAIN EXTENDED`` has it, hides what it reads."""
+    optimised = plan.partition("== Optimized Logical Plan ==")[2]
+    if not optimised:
+        raise SchemaError(f"Spark does not say what table {table!r} reads")
+    for sign, (why, hint) in _HIDDEN.items():
+        if sign in optimised.partition("== Physical Plan ==")[0]:
+            raise SchemaError(
+                f"table {table!r} {why}: which files that are cannot be told, nor whether they "
+                "have a budget already",
+                hint=hint,
+            )

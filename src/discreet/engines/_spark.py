@@ -35,7 +35,7 @@ from discreet import policy as pol
 from discreet.engines._connect import SPARK, is_spark_session, module
 from discreet.engines._dialect import Spark
 from discreet.engines._java import FORGETFUL, LIMITS, MANAGED, local_session
-from discreet.engines._lake import places_of
+from discreet.engines._lake import WHOLE, check_named, places_of
 from discreet.engines._limit import time_limit
 from discreet.engines._physical import Field, Physical, check_spellings, families
 from discreet.engines._privately import no_core_dumps
@@ -338,6 +338,7 @@ def open_spark(sources: Mapping[str, Any], policy: pol.Policy, *, timeout: float
             if table.public:
                 sql, computed = _copied(session, table, sql, stack), False
             else:
+                check_named(name, _plan(session, sql))
                 with _settled(session):  # Spark may compute rows to say what their files are
                     places += places_of(session, sql, place)
             tables[name] = sql, computed
@@ -348,6 +349,13 @@ def open_spark(sources: Mapping[str, Any], policy: pol.Policy, *, timeout: float
                              unlike=unlike, timeout=timeout)  # fmt: skip
         stack.pop_all()
     return engine
+
+
+def _plan(session: Any, sql: str) -> str:
+    """Every plan of what is read under a name in SQL, in words."""
+    with _settled(session, **WHOLE):
+        rows = collected(session, f"EXPLAIN EXTENDED SELECT * FROM {sql}")
+    return "".join(row[0] for row in rows)
 
 
 def _session_of(sources: Mapping[str, Any]) -> Any:
