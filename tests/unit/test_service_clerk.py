@@ -257,8 +257,14 @@ def test_two_at_once_do_not_take_what_is_set_aside(office):
         held, _ = place.order(9, "0.3", who="olga")
         place.orders.keep(held)
         place.waiting.append(held)
-        asked = [place.order(age, "0.4", who="ben") for age in (1, 2)]
-        first, second = await place.pay(*asked)
+        hold = threading.Event()
+        place.clerk._thread.submit(hold.wait)  # so that both are in one transaction
+        asked = asyncio.create_task(
+            place.pay(*(place.order(age, "0.4", who="ben") for age in (1, 2)))
+        )
+        await asyncio.sleep(0.01)
+        hold.set()
+        first, second = await asked
         assert first.receipt.charged
         assert isinstance(second, BudgetExceededError)
         assert "kept for questions that wait" in second.message
