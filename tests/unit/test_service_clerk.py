@@ -141,7 +141,7 @@ def test_outcomes_are_settled_in_the_order_of_their_ticks_and_before_debits(offi
         orders = [place.order(age) for age in range(6)]
         paid = await place.pay(*orders)
         hold = threading.Event()
-        place.clerk._thread.submit(hold.wait)  # a transaction is underway meanwhile
+        place.clerk._thread.submit(hold.wait, 30)  # a transaction is underway meanwhile
         asked = place.pay(place.order(7), place.order(8))
         later = asyncio.create_task(asked)
         await asyncio.sleep(0)
@@ -203,7 +203,7 @@ def test_where_the_ledger_cannot_be_written_nothing_is_charged_and_outcomes_are_
 
         monkeypatch.setattr(type(place.ledger), "_writing", broken)
         hold = threading.Event()
-        place.clerk._thread.submit(hold.wait)
+        place.clerk._thread.submit(hold.wait, 30)
         asked = asyncio.create_task(place.pay(place.order(2, who="ben")))
         ending = asyncio.create_task(place.clerk.settle(order, paid, "[]"))
         await asyncio.sleep(0.01)
@@ -258,7 +258,7 @@ def test_two_at_once_do_not_take_what_is_set_aside(office):
         place.orders.keep(held)
         place.waiting.append(held)
         hold = threading.Event()
-        place.clerk._thread.submit(hold.wait)  # so that both are in one transaction
+        place.clerk._thread.submit(hold.wait, 30)  # so that both are in one transaction
         asked = asyncio.create_task(
             place.pay(*(place.order(age, "0.4", who="ben") for age in (1, 2)))
         )
@@ -315,5 +315,35 @@ def test_a_fault_of_the_clerks_own_is_said_to_whoever_waits_and_ends_nothing(off
         assert isinstance(fault, ZeroDivisionError)
         (paid,) = await place.pay(place.order(2))
         assert paid.receipt.charged
+
+    office(work)
+
+
+def test_where_the_ledger_cannot_be_read_outcomes_are_stored_all_the_same(office, monkeypatch):
+    """They are paid for; new questions are refused, each by a refusal of its own."""
+
+    async def work(place):
+        order, bill = place.order(1)
+        (paid,) = await place.pay((order, bill))
+        asked = [place.order(age) for age in (2, 3)]
+        hold = threading.Event()
+        place.clerk._thread.submit(hold.wait, 30)
+        with monkeypatch.context() as patch:
+
+            def broken(_):
+                raise LedgerError("the mark cannot be read")
+
+            patch.setattr(type(place.ledger), "_glimpse", broken)
+            refused = asyncio.create_task(place.pay(*asked))
+            ending = asyncio.create_task(place.clerk.settle(order, paid, "[]"))
+            await asyncio.sleep(0.01)
+            hold.set()
+            one, two = await refused
+            with pytest.raises(LedgerError):  # what is left cannot be said: it is given out later
+                await ending
+        assert isinstance(one, LedgerError)
+        assert isinstance(two, LedgerError)
+        assert one is not two
+        assert place.kinds() == ["debit", "settle"]
 
     office(work)

@@ -152,13 +152,13 @@ class Clerk:
             number = min(_MOST, len(self._waiting))
             requests = [self._waiting.popleft() for _ in range(number)]
             self._busy = bool(requests)
-        self._last = time.monotonic()
+        if requests:
+            self._last = time.monotonic()
         return requests
 
     def _write(self, settlements: Sequence[_Settlement], payments: Sequence[_Payment]) -> None:
         """Write for some together, each by its own steps."""
-        with self._ledger.glance():
-            claims = [(p, claim) for p in payments if (claim := self._claim(p)) is not None]
+        claims = self._claims(payments)
         try:
             outcomes, paid = self._counter.post(
                 [(s.payment, s.text) for s in settlements], [(p.bill, c) for p, c in claims]
@@ -188,6 +188,18 @@ class Clerk:
                         _try(request, step)
                     except sqlite3.Error as error:
                         request.fail(error)
+
+    def _claims(self, payments: Sequence[_Payment]) -> list[tuple[_Payment, Claim]]:
+        """Give what is to be debited; where the ledger cannot be read, nothing is."""
+        if not payments:
+            return []
+        try:
+            with self._ledger.glance():
+                return [(p, claim) for p in payments if (claim := self._claim(p)) is not None]
+        except LedgerError as refusal:
+            for payment in payments:  # each is raised elsewhere
+                payment.result = refusal.with_hint(refusal.hint)
+            return []
 
     def _claim(self, payment: _Payment) -> Claim | None:
         """Say what is to be debited; None: it is stored, or refused."""
