@@ -217,3 +217,48 @@ def test_data_keep_their_budget_when_their_files_are_written_anew(spark, tmp_pat
             opened("another", kind)
         opened("one", kind)
         rows.write.mode("overwrite").parquet(home)
+
+
+@pytest.mark.parametrize("name", ["t", "seen"])
+@pytest.mark.parametrize("later", ["USE b", "a view"])
+def test_an_open_table_stays_the_one_that_it_was(spark, name, later):
+    """After `USE`, or behind a temporary view, its name was that of somebody else's rows."""
+    own = pol.Policy([people(source=f"spark://{name}")], pol.Budget("1e9"))
+    before = spark.catalog.currentDatabase()
+    try:
+        for database, rows in (("a", 3), ("b", 70)):
+            spark.sql(f"CREATE DATABASE {database}")
+            spark.sql(
+                f"CREATE TABLE {database}.t USING parquet AS SELECT id AS n FROM range({rows})"
+            )
+        spark.table("a.t").createTempView("seen")
+        spark.catalog.setCurrentDatabase("a")
+        with dc.open(spark, own, ledger=":memory:") as curator:
+            if later == "USE b":
+                spark.sql(later)
+            spark.table("b.t").createOrReplaceTempView(name)
+            assert (
+                int(curator.sql("SELECT COUNT(*) FROM t", epsilon="1e6").to_dicts()[0]["count"])
+                == 3
+            )
+    finally:
+        spark.catalog.setCurrentDatabase(before)
+        for view in ("t", "seen"):
+            spark.catalog.dropTempView(view)
+        for database in ("a", "b"):
+            spark.sql(f"DROP DATABASE IF EXISTS {database} CASCADE")
+
+
+def test_a_file_that_comes_to_an_open_folder_shares_its_budget(spark, tmp_path):
+    """The folder's next answer reads it; with a budget of its own its people paid two."""
+    data, ledger = tmp_path / "data", str(tmp_path / "ledger")
+    data.mkdir()
+    pq.write_table(pa.table({"n": [1, 2]}), data / "a.parquet")
+    pq.write_table(pa.table({"n": [1, 2]}), tmp_path / "beside.parquet")
+    one, other = (pol.Policy([people()], pol.Budget("9"), name=n) for n in ("one", "other"))
+    dc.open(f"spark://{data}", one, ledger=ledger).close()
+    pq.write_table(pa.table({"n": [1, 2]}), data / "b.parquet")
+    for source in (str(data / "b.parquet"), {"t": spark.read.parquet(str(data / "b.parquet"))}):
+        with pytest.raises(LedgerIntegrityError, match="one"):
+            dc.open(source, other, ledger=f"{ledger} other")
+    dc.open(str(tmp_path / "beside.parquet"), other, ledger=f"{ledger} other").close()

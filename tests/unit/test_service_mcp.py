@@ -12,7 +12,7 @@ import pytest
 
 import discreet as dc
 from discreet import errors
-from discreet.service import Tools
+from discreet.service import Tools, _mcp
 from discreet.service._mcp import server
 
 COUNT = "SELECT COUNT(*) AS n FROM people"
@@ -47,6 +47,19 @@ def test_equal_questions_are_free_and_prices_must_be_stated(tools):
     with pytest.raises(errors.ParameterError, match="one of epsilon and within"):
         tools.preview(COUNT, "1", {"n": 5})
     assert tools.preview(COUNT, None, {"n": 50})["error"]
+
+
+def test_a_conversation_knows_so_many_letters_and_forgets_the_oldest(tools, monkeypatch):
+    """What it has forgotten is asked again, and stays free even where the cap is used up."""
+    monkeypatch.setattr(_mcp, "_LETTERS", 2_000, raising=False)
+    first = tools.ask(COUNT, "0.15", None)
+    for i in range(100):
+        again = tools.ask(COUNT + " " * (i + 1), "0.15", None)
+        assert again["conversation_left"] == first["conversation_left"] == "0.05"
+    known = [x if isinstance(x, str) else json.dumps(x) for x in tools._answers.values()]
+    assert 0 < sum(map(len, known)) <= 2_000
+    assert tools.ask(COUNT, "0.15", None)["rows"] == first["rows"]
+    assert tools.budget()["left"]["epsilon"] == "17/20"
 
 
 def test_a_question_that_needs_a_delta_is_given_one_within_the_cap():

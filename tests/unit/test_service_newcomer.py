@@ -103,6 +103,68 @@ def browser(two, who):
         yield call
 
 
+def _closed(two, policy):
+    return two("GET", f"/v1/budget?policy={policy}", key=two.keys["olga"]).json()["result"][
+        "closed"
+    ]
+
+
+def test_a_form_acts_on_the_policy_of_its_page(two):
+    """Whatever was shown since, in another tab or by a link of another site."""
+    mine, other = "newcomer-visits", "newcomer-staff"
+    with httpx.Client(base_url=two.url, timeout=600) as client:
+        client.post("/login", data={"key": two.keys["olga"]})
+        shown = {p: client.get(f"{p}?policy={mine}").text for p in ("/owner", "/ask", "/budget")}
+        client.get(f"/ask?policy={other}")
+        assert f"<strong>{other}</strong>" in client.get("/owner").text
+        forms = [
+            f for text in shown.values() for f in re.findall(r"<form.*?</form>", text, re.DOTALL)
+        ]
+        stamps = {re.search(r'name="token" value="([^"]+)"', f)[1] for f in forms}
+        assert len(forms) > 9
+        (stamp,) = stamps
+        form = {"token": stamp, "closed": "yes", "reason": "x"}
+        for path, token in (
+            ("/owner/closure", stamp.partition(".")[0]),
+            ("/owner/closure", stamp + "x"),
+            ("/owner/keys", stamp.partition(".")[0] + "."),
+            (f"/owner/closure?policy={other}", stamp),
+        ):
+            assert client.post(path, data={**form, "token": token}).status_code == 403, path
+        assert [_closed(two, p) for p in (mine, other)] == [[], []]
+        done = client.post("/owner/closure", data=form)
+        assert done.headers["location"] == f"/owner?policy={mine}"
+        assert [_closed(two, p) for p in (mine, other)] == [["*"], []]
+        client.post("/owner/closure", data={**form, "closed": "no"})
+        assert [_closed(two, p) for p in (mine, other)] == [[], []]
+
+
+def test_a_link_of_another_site_chooses_no_policy(two):
+    with httpx.Client(base_url=two.url, timeout=600) as client:
+        client.post("/login", data={"key": two.keys["olga"]})
+        away = {"Sec-Fetch-Site": "cross-site"}
+        linked = client.get("/budget?policy=newcomer-staff", headers=away)
+        assert "<strong>newcomer-staff</strong>" in linked.text
+        assert "set-cookie" not in linked.headers
+        assert "<strong>newcomer-visits</strong>" in client.get("/budget").text
+        assert 'href="/owner?policy=newcomer-staff"' in linked.text  # its own links stay with it
+
+
+def test_a_page_of_an_answer_is_that_of_its_policy(two):
+    with httpx.Client(base_url=two.url, timeout=600) as client:
+        client.post("/login", data={"key": two.keys["ana"]})
+        page = client.get("/ask?policy=newcomer-staff").text
+        stamp = re.search(r'name="token" value="([^"]+)"', page)[1]
+        form = {"token": stamp, "sql": "SELECT COUNT(*) AS n FROM staff", "epsilon": "0.1"}
+        where = client.post("/ask", data={**form, "action": "ask"}).headers["location"]
+        client.get("/ask?policy=newcomer-visits")
+        shown = client.get(where).text
+        assert "<strong>newcomer-staff</strong>" in shown
+        again = re.search(r'name="token" value="([^"]+)"', shown)[1]
+        edited = client.post("/ask", data={**form, "token": again, "action": "price"}).text
+        assert "<strong>newcomer-staff</strong>" in edited
+
+
 def test_open_text_is_grouped_on_the_page(page):
     assert 'name="delta"' in page("/ask")
     form = {"sql": BY_TEXT, "epsilon": "0.5", "action": "ask"}

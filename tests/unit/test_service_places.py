@@ -191,3 +191,62 @@ def test_the_bits_that_are_stated_are_those_of_the_formula():
 
     stated = " ".join((Path(__file__).parents[2] / "SECURITY.md").read_text().split())
     assert f"{bits(1)} for a thousand questions and one worker, {bits(2)} for two" in stated
+
+
+def test_how_long_tables_take_to_open_shows_in_steps_alone():
+    """One that is quick, one that is slow: what waits behind them leaves at the same moment."""
+
+    def leaves(took):
+        moments = []
+
+        async def main():
+            loop, turns = asyncio.get_running_loop(), Turns()
+            turns.seats = Seats(1)
+
+            async def settle(_):
+                moments.append(loop.time())
+
+            first = clockwork.FakeWorker(lambda _: -1.0)
+            place = Place(first, SETUP, turns)
+            place._opening = 1.0
+            place._another = lambda: asyncio.sleep(took, clockwork.FakeWorker(lambda _: 0.01))
+            for _ in range(2):
+                turns.put(Run("ana", b"", 0.05, 0.3, settle))
+            place.start()
+            while len(moments) < 2:  # noqa: ASYNC110 - by the clock of the test
+                await asyncio.sleep(0.001)
+            await place.close()
+
+        clockwork.run(main())
+        return round(moments[1] - moments[0], 2)
+
+    quick = leaves(0.3)
+    assert quick > 2 * 1.0
+    assert [leaves(took) for took in (0.31, 0.9, 1.9)] == [quick] * 3
+    assert leaves(2.1) == leaves(2.3) > quick
+
+
+def test_a_worker_has_time_by_what_the_first_one_took(monkeypatch):
+    patience = []
+
+    class Slow:
+        def __init__(self, _):
+            pass
+
+        def ready(self, seconds=60.0):
+            patience.append(seconds)
+
+        def kill(self):
+            pass
+
+    monkeypatch.setattr("discreet.service._pool.Worker", Slow)
+
+    async def main(opening):
+        place = Place(Slow(None), SETUP, Turns())
+        place._opening = opening
+        place._another()
+        await place.close()
+
+    for opening in (0.5, 61.0):
+        asyncio.run(main(opening))
+    assert patience == [60.0, 244.0]

@@ -136,6 +136,21 @@ def test_a_fork_begins_anew():
     assert os.waitpid(child, 0)[1] == 0
 
 
+def test_a_limit_cancels_again_where_cancelling_has_failed():
+    """A server that was not reached once left its question without a limit."""
+    fired = []
+
+    def interrupt():
+        fired.append(1)
+        raise ConnectionError
+
+    with time_limit(interrupt, 0.01):
+        until = time.monotonic() + 60
+        while len(fired) < 3 and time.monotonic() < until:
+            time.sleep(0.001)
+    assert len(fired) >= 3
+
+
 def test_a_limit_cancels_again_and_again_until_the_end():
     fired = []
     with time_limit(lambda: fired.append(1), 0.01):

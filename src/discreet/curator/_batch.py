@@ -155,6 +155,11 @@ class Batch:
         self._closed = False
         self.cost: Cost | None = None
 
+    @property
+    def _weights(self) -> list[int]:
+        """How much each of its questions is."""
+        return [q.lowered.query.weight for q in self._questions]
+
     def sql(self, query: str, **how: Any) -> Pending:
         """Add a SQL query; the parameters are those of :meth:`ask`."""
         return self.ask(query, **how)

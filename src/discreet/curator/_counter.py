@@ -29,7 +29,7 @@ from discreet.curator._road import Claim, Job, Outcome, Paid, leave, released
 from discreet.curator._room import what_fits
 from discreet.errors import BudgetExceededError, DiscreetError, EngineError, ParameterError
 from discreet.ledger import ChainedLedger, Ledger, Receipt, refuses
-from discreet.plan import Aggregate, Ask, Cost, Plan
+from discreet.plan import AT_ONCE, Aggregate, Ask, Cost, Plan, check_together, counted
 from discreet.sql import United
 
 if TYPE_CHECKING:
@@ -127,9 +127,11 @@ class Counter:
     ) -> Bill:
         """Price several questions, each with its weight or its margins, as one batch."""
         batch = Batch(self._for(analyst), epsilon, delta, nulls=nulls)
-        for question in questions:
-            how = dict(question)
-            batch.sql(how.pop("sql"), **how)
+        with counted(AT_ONCE):
+            for question in questions:
+                how = dict(question)
+                batch.sql(how.pop("sql"), **how)
+                check_together(batch._weights)  # noqa: SLF001 - same package
         plans, cost = batch.priced()
         return Bill(tuple(plans), cost)
 

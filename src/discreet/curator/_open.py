@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import posixpath
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -114,7 +115,7 @@ def _charged(
 
     A ledger in memory, or one to look at, is held to the same, and claims nothing.
     """
-    claim(names, policy, enter=False)
+    claim([*names, *_above(names)], policy, enter=False)
     book = open_ledger(ledger, policy) if isinstance(ledger, str | os.PathLike) else ledger
     if getattr(book, "claims", True):
         claim(names, policy)
@@ -125,6 +126,17 @@ def _charged(
                 # of a file that is gone: its number is used again; the owner may look
                 note("number of a file is known under another budget", other, policy=policy.payer)
     return book
+
+
+def _above(names: Iterable[str]) -> set[str]:
+    """Folders in which sources lie: who opened one of them reads what comes into it, too."""
+    found: set[str] = set()
+    for name in names:
+        folder = posixpath.dirname(name)
+        while folder != posixpath.dirname(folder) and folder not in found:
+            found.add(folder)
+            folder = posixpath.dirname(folder)
+    return found
 
 
 def _check_vouched(

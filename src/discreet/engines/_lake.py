@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -24,6 +25,11 @@ from discreet.errors import SchemaError
 
 _ONE_SYSTEM: Final = {"s3": "s3a", "s3n": "s3a", "wasb": "abfs", "wasbs": "abfs", "abfss": "abfs"}
 """Schemes of one system of files, by one of them."""
+_USUAL_PORTS: Final = {"hdfs": ":8020"}
+_ADDRESS: Final = re.compile(
+    r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*):(//(?P<netloc>[^/]*))?(?P<path>.*)", re.DOTALL
+)
+"""An address as Hadoop reads it: `?` and `#` are letters of a path."""
 _NAMED: Final = "part-"
 """How the names begin that Spark gives to files, others each time."""
 WHOLE: Final = {
@@ -52,17 +58,19 @@ def place_of(text: str, *, coded: bool = True) -> str:
     >>> place_of("file:///data/visits"), place_of("s3://key:secret@lake/visits/")
     ('/data/visits', 'server s3a://lake/visits')
     """
-    scheme, netloc, path, *_ = urlsplit(text)
-    if not scheme:
+    address = _ADDRESS.fullmatch(text)
+    if address is None:
         return text
+    scheme, netloc = address["scheme"].lower(), address["netloc"] or ""
+    path = unquote(address["path"]) if coded else address["path"]
     if scheme == "file":
-        return unquote(path) if coded else text.removeprefix("file:").removeprefix(f"//{netloc}")
-    who, at, host = netloc.rpartition("@")  # before it: a container, or a key with its secret
+        return path
     system = _ONE_SYSTEM.get(scheme, scheme)
-    if system == "abfs":
-        host = host.replace(".blob.core.", ".dfs.core.")
-    address = f"{system}://{'' if ':' in who else who + at}{host}{posixpath.normpath(path)}"
-    return f"{SERVER}{address}"
+    who, at, host = netloc.rpartition("@")
+    host = host.lower().removesuffix(_USUAL_PORTS.get(system, ":"))
+    if system == "abfs":  # before the sign stands a container; elsewhere a key
+        host = who + at + host.replace(".blob.core.", ".dfs.core.")
+    return f"{SERVER}{system}://{host}{posixpath.normpath('/' + path.lstrip('/'))}"
 
 
 def places_of(session: Any, sql: str, location: str | None) -> tuple[str, ...]:
@@ -79,7 +87,8 @@ def places_of(session: Any, sql: str, location: str | None) -> tuple[str, ...]:
     own = place_of(location, coded=False)
     scheme, netloc, *_ = urlsplit(files[0]) if files else ("", "")
     if not urlsplit(location).scheme and scheme not in ("", "file"):
-        own = place_of(f"{scheme}://{netloc}{location}")  # where this session reads such a path
+        # where this session reads such a path
+        own = place_of(f"{scheme}://{netloc}{location}", coded=False)
     elif not own.startswith(SERVER) and urlsplit(location).scheme and not os.path.exists(own):  # noqa: PTH110 - a text
         own = f"{SERVER}{location}"  # of another machine's disk
     return tuple(dict.fromkeys((own, *places)))

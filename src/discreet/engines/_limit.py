@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Final
 
@@ -38,7 +38,8 @@ class _Limit:
 
     def _cancel(self) -> None:
         while not self.ended.is_set():
-            self.interrupt()
+            with suppress(Exception):  # a server that is not reached now may be the next time
+                self.interrupt()
             self.ended.wait(_AGAIN)
 
 

@@ -398,7 +398,24 @@ def _source(
         if not alike:
             unlike.add(sql)
         return sql, False, text
-    sql = _SQL.quote(*text.split("."))
+    return _table(session, table, _SQL.quote(*text.split(".")), stack)
+
+
+def _table(
+    session: Any, table: pol.Table, sql: str, stack: ExitStack
+) -> tuple[str, bool, str | None]:
+    """Name a table of the catalogue as a whole.
+
+    A shorter name would be looked up anew by each statement: after `USE`, or behind a temporary
+    view that has it, it is the name of other data.
+    """
+    found = None
+    with suppress(Exception):  # whatever a catalogue does not describe is held as a view is
+        found = session.catalog.getTable(sql)
+    if found is None or found.isTemporary:
+        columns_of(session, table.name, sql)
+        return _viewed(session, session.table(sql), stack), True, None
+    sql = _SQL.quote(found.catalog, *(found.namespace or ()), found.name)
     description = {}
     with suppress(Exception):  # reported when its columns are asked for
         description = {

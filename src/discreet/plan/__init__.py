@@ -123,8 +123,10 @@ from discreet.plan._types import Code, Kind, Type, of_column
 from discreet.plan._valid import damaged, integer, integers, rational
 from discreet.plan._variances import PublicVariance, Squares, Variances
 from discreet.plan._vectors import Box, Numbers, Threshold
+from discreet.plan._weight import AT_ONCE, check_together, counted
 
 __all__ = [
+    "AT_ONCE",
     "CALLS",
     "FLUENT",
     "FUNCTIONS",
@@ -233,8 +235,10 @@ __all__ = [
     "cells_of",
     "charge",
     "check_label",
+    "check_together",
     "choosing",
     "corners",
+    "counted",
     "curve_of",
     "curves",
     "damaged",

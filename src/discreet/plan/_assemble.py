@@ -26,6 +26,7 @@ from discreet.plan._query import (
     StatisticValue,
     Text,
     limits_of,
+    weight_of,
     windows_of,
     with_null_groups,
 )
@@ -35,6 +36,7 @@ from discreet.plan._spans import Values
 from discreet.plan._statistic import Statistic
 from discreet.plan._statistics import Count
 from discreet.plan._types import Code, Kind
+from discreet.plan._weight import MOST, weighed
 
 MAX_CELLS: Final = 1_000_000
 """Public groups of one question, all keys together."""
@@ -52,6 +54,13 @@ class Assembly:
     outputs: list[OutputColumn] = field(default_factory=list)
     levels: dict[tuple[str, ...], None] = field(default_factory=dict)
     """Keys of each level of totals; one level holds them all."""
+    weight: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.weight = self.scope.relation.weight
+
+    def _weigh(self, more: Iterable[int]) -> None:
+        self.weight = weighed(self.weight + sum(more))
 
     def group(self, name: str, expr: Expr, spelling: Callable[[], str] | None = None) -> KeyValue:
         """Group by an expression; grouping twice by the same one is grouping once.
@@ -63,6 +72,7 @@ class Assembly:
                 return KeyValue(key.name)
         if any(key.name.casefold() == name.casefold() for key in self.keys):
             raise QueryError(f"two keys are called {quote(name)}", hint=f"… AS {name}_2")
+        self._weigh([expr.weight])
         self.keys.append(self.scope.key(name, expr, spelling))
         cells = combinations([k for k in self.keys if k.codes is not None]) or 0
         if cells > MAX_CELLS:
@@ -77,11 +87,13 @@ class Assembly:
         if statistic not in self.statistics:
             if len(self.statistics) == MAX_STATISTICS:
                 raise QueryError(f"a question asks for at most {MAX_STATISTICS} statistics")
+            self._weigh([e.weight for e in statistic.exprs])
             self.statistics.append(statistic)
         return StatisticValue(self.statistics.index(statistic))
 
     def show(self, name: str, expr: OutputExpr) -> None:
         """Add an output column."""
+        self._weigh([weight_of(expr)])
         self.outputs.append(OutputColumn(name, expr))
 
     def limits(self, **request: int | None) -> Limits:
@@ -123,6 +135,8 @@ class Assembly:
                 "a label for other keys needs a key whose values the policy does not list",
                 hint="GROUP BY city",
             )
+        after = [*(t for t in (having, qualify) if t is not None), *(out for out, _ in order)]
+        self._weigh(map(weight_of, after))
         levels = tuple(self.levels)
         if len(levels) == 1 and set(levels[0]) == {key.name for key in self.keys}:
             levels = ()
@@ -153,7 +167,7 @@ class Assembly:
 
     def _possible(self) -> OutputExpr | None:
         """Test for the combinations that keys of one column, or in one condition, can have."""
-        tests = []
+        tests: list[OutputExpr] = []
         for keys, values in chain(self._of_one_column(), self._of_one_condition()):
             if values is None or any(_constant(k, k.expr.type.lo) is None for k in keys):
                 continue
@@ -161,7 +175,9 @@ class Assembly:
                 v for v in values if all(c in (k.codes or ()) for k, c in zip(keys, v, strict=True))
             }
             if 0 < len(listed) <= _LISTED and len(listed) < (combinations(keys) or 0):
-                tests.append(_among(keys, listed))
+                test = _among(keys, listed)
+                if sum(map(weight_of, tests)) + weight_of(test) < MOST * 3 // 4:
+                    tests.append(test)
         return tests[0] if len(tests) == 1 else Apply("and", tuple(tests)) if tests else None
 
     def _of_one_column(self) -> Iterator[tuple[list[Key], Values | None]]:
@@ -179,7 +195,7 @@ class Assembly:
             keys = [own[n] for n in names]
             if len(names) < 2 or set(names) != columns_of(test):
                 continue
-            if 0 < (combinations(keys) or 0) <= _MOST_TRIALS:
+            if 0 < (combinations(keys) or 0) * test.weight <= _MOST_TRIALS:
                 rows = product(*(k.codes or () for k in keys))
                 matches = (v for v in rows if test.evaluate(dict(zip(names, v, strict=True))) == 1)
                 yield keys, frozenset(matches)
@@ -214,8 +230,8 @@ def _check_rows(vague: Sequence[str], outputs: Sequence[OutputExpr]) -> None:
 
 _LISTED: Final = 2_000
 """Combinations that one test names."""
-_MOST_TRIALS: Final = 10_000
-"""Combinations on which a condition is tried."""
+_MOST_TRIALS: Final = 200_000
+"""Parts of a condition that are tried: once for each combination of its keys."""
 
 
 def _constant(key: Key, code: Code) -> Number | Text | None:

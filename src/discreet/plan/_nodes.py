@@ -35,6 +35,7 @@ from discreet._dataclass import dataclass, field
 from discreet._exact import show
 from discreet.errors import ParameterError
 from discreet.plan._types import LIMIT, Code, Kind, Type
+from discreet.plan._weight import LISTED, built
 
 Row = Mapping[str, Code]
 
@@ -82,6 +83,8 @@ class Expr(metaclass=_Plainly):
     type: Type = field(init=False, repr=False, compare=False)
     children: tuple[Expr, ...] = field(init=False, repr=False, compare=False)
     """Sub-expressions, in order."""
+    weight: int = field(init=False, repr=False, compare=False)
+    """Operators and columns of it, and long lists, each as often as it would be written."""
 
     __match_args__: ClassVar[tuple[str, ...]]
     strict: ClassVar[bool] = True
@@ -92,11 +95,17 @@ class Expr(metaclass=_Plainly):
     """The description, with the node's fields in braces."""
     loose: ClassVar[bool] = False
     """Whether the words are an infix: such words in such words need parentheses."""
+    own_weight: ClassVar[int] = 1
+    """What it weighs beside its arguments: constants weigh nothing."""
     rises: ClassVar[bool] = False
     """Whether it has one argument, and a larger one never gives a smaller value."""
 
     def __post_init__(self) -> None:
-        self._set(children=tuple(_inside([getattr(self, n) for n in self.__match_args__])))
+        values = [getattr(self, n) for n in self.__match_args__]
+        children = tuple(_inside(values))
+        listed = sum([len(v) for v in values if type(v) is tuple])
+        weight = built(sum([c.weight for c in children], self.own_weight + listed // LISTED))
+        self._set(children=children, weight=weight)
         self._set(type=self._infer())
 
     @cached_property
@@ -217,6 +226,7 @@ class Constant(Expr):
     code: int | None
     of: Type
     words = "{code}"
+    own_weight = 0
 
     def _infer(self) -> Type:
         if self.code is not None and not self.of.lo <= self.code <= self.of.hi:

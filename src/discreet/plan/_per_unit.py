@@ -16,7 +16,7 @@ NULL is a value of a key: it makes a group of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
@@ -130,6 +130,11 @@ class PerUnit(Relation):
         """Keys and folds."""
         folds = {n: f.type for n, f in self.folds}
         return MappingProxyType({n: e.type for n, e in self.keys} | folds)
+
+    @property
+    def own(self) -> Iterable[Expr]:
+        """Keys and what is folded."""
+        return (*(e for _, e in self.keys), *(f.expr for _, f in self.folds))
 
     def most(self, columns: Names) -> int | None:
         """One row for each value of the keys that are not among the columns."""

@@ -32,6 +32,7 @@ from discreet.plan._relation import (
 )
 from discreet.plan._statistic import Statistic
 from discreet.plan._types import Kind, Type
+from discreet.plan._weight import together
 from discreet.privacy import Neighbours
 
 
@@ -70,6 +71,14 @@ class Apply:
     op: str
     args: tuple[OutputExpr, ...]
 
+    def __post_init__(self) -> None:
+        _ = self.weight
+
+    @cached_property
+    def weight(self) -> int:
+        """Operators and operands of it, each as often as it would be written."""
+        return together(map(weight_of, self.args))
+
 
 @dataclass(frozen=True)
 class Grouping:
@@ -93,8 +102,21 @@ class Window:
     order: tuple[tuple[OutputExpr, bool], ...] = ()
     rows: tuple[int | None, int | None] | None = None
 
+    def __post_init__(self) -> None:
+        _ = self.weight
+
+    @cached_property
+    def weight(self) -> int:
+        """Operators and operands of it, each as often as it would be written."""
+        return together(map(weight_of, parts_of(self)))
+
 
 OutputExpr = StatisticValue | KeyValue | Number | Text | Apply | Grouping | Window
+
+
+def weight_of(out: OutputExpr) -> int:
+    """How much an output is, as a tree."""
+    return out.weight if isinstance(out, Apply | Window) else 1
 
 
 def parts_of(out: OutputExpr) -> tuple[OutputExpr, ...]:
@@ -158,6 +180,14 @@ class Query:
     def hash(self) -> str:
         """Stable identity: equal questions have equal hashes, in every process."""
         return digest(self)
+
+    @property
+    def weight(self) -> int:
+        """Operators of rows, keys, statistics and outputs, each as often as it would be written."""
+        exprs = [*(k.expr for k in self.keys), *(e for s in self.statistics for e in s.exprs)]
+        tests = [t for t in (self.having, self.qualify) if t is not None]
+        after = [*(o.expr for o in self.outputs), *tests, *(out for out, _ in self.order)]
+        return sum([self.relation.weight, *(e.weight for e in exprs), *map(weight_of, after)])
 
     @cached_property
     def is_empty(self) -> bool:

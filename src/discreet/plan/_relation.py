@@ -55,6 +55,7 @@ from discreet._dataclass import dataclass, fields, replace
 from discreet.errors import ParameterError
 from discreet.plan._expr import Column, Expr, check_columns, columns_of
 from discreet.plan._types import Kind, Type, of_column
+from discreet.plan._weight import together
 from discreet.privacy import Neighbours
 
 LONGEST_NAME = 4096
@@ -63,6 +64,8 @@ LONGEST_NAME = 4096
 No database has an index over longer keys. Names are grouped, sorted and sent about, so whoever had
 one of hundreds of megabytes could end the session of an engine, and be known to be there by that.
 """
+_NODE = 40
+"""What a node weighs beside its expressions: each is a SELECT of its own in the statement."""
 PRIME = 2**31 - 1
 """Modulus of the ranking hash: products of two residues fit 62 bits."""
 
@@ -123,6 +126,17 @@ class Relation:
         types = [self.schema[c] for c in columns]
         sizes = [None if t.kind is Kind.TEXT else t.size + t.nullable for t in types]
         return least(times(*sizes), self.m)
+
+    @property
+    def own(self) -> Iterable[Expr]:
+        """Row expressions of this node alone."""
+        return ()
+
+    @cached_property
+    def weight(self) -> int:
+        """Operators of all its expressions and nodes, each as often as it would be written."""
+        inner = [i.weight for i in self.inputs]
+        return together([_NODE, *inner, *(e.weight for e in self.own)])
 
     def needs(self, names: Names) -> tuple[Names, ...]:
         """Columns that each input must have so that this node has these."""
@@ -188,6 +202,11 @@ class Filter(Selection):
             raise ParameterError(f"WHERE needs a condition, got {self.condition.type}")
         check_columns([self.condition], self.below.schema)
 
+    @property
+    def own(self) -> Iterable[Expr]:
+        """The condition."""
+        return (self.condition,)
+
     def needs(self, names: Names) -> tuple[Names, ...]:
         """The columns of the condition as well."""
         return (names | columns_of(self.condition),)
@@ -245,6 +264,11 @@ class Project(Relation):
         types = {name: e.type for name, e in self.exprs.items()}
         columns = {name: t.not_null() if name in keys else t for name, t in types.items()}
         return MappingProxyType(columns)
+
+    @property
+    def own(self) -> Iterable[Expr]:
+        """Keys and columns."""
+        return self.exprs.values()
 
     def most(self, columns: Names) -> int | None:
         """As below, for the columns that are carried over as they are."""

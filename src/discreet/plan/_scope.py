@@ -14,7 +14,7 @@ minds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
@@ -100,6 +100,26 @@ class Source:
     left: bool = False  # whether its rows may be missing
 
 
+class _Seen(Mapping[str, Expr]):
+    """Columns with others in the place of their leaves; each is built when it is asked for."""
+
+    def __init__(self, columns: Mapping[str, Expr], leaf: Leaf) -> None:
+        self._columns, self._leaf = columns, leaf
+        self._known: dict[str, Expr] = {}
+
+    def __getitem__(self, name: str) -> Expr:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = rebuild(self._columns[name], self._leaf)
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
 def _no_table(alias: str, aliases: Sequence[str]) -> UnknownNameError:
     """No hint unless the names are alike: another alias in its place would be another question."""
     error = unknown("table", alias, aliases)
@@ -136,6 +156,9 @@ class Scope:
     caps: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Bounds of counts and sums per unit where they are keys or added up."""
 
+    def __post_init__(self) -> None:
+        _ = self.relation.weight
+
     @classmethod
     def of(cls, table: pol.Table, alias: str | None = None) -> Scope:
         """See all columns of one table of the policy."""
@@ -160,7 +183,7 @@ class Scope:
             plain = folded in {n.casefold() for s in self.sources for n in s.columns}
             own = table is not None or plain
             return not own and any(_names_unit(s, name, s.alias) for s in joined)
-        expr = next((e for n, e in first.columns.items() if n.casefold() == folded), None)
+        expr = next((first.columns[n] for n in first.columns if n.casefold() == folded), None)
         column = None if expr is None else plain_column(expr)
         return expr is None or (column is not None and column.name == self.unit)
 
@@ -172,7 +195,7 @@ class Scope:
             if not sources:
                 raise _no_table(table, [s.alias for s in self.sources])
         folded = name.casefold()
-        matches = [e for s in sources for n, e in s.columns.items() if n.casefold() == folded]
+        matches = [s.columns[n] for s in sources for n in s.columns if n.casefold() == folded]
         if len(matches) == 1 or (matches and folded in self.merged):
             return matches[0]
         if matches:
@@ -232,10 +255,7 @@ class Scope:
         return self._with(leaf)
 
     def _with(self, leaf: Leaf) -> Scope:
-        sources = tuple(
-            replace(s, columns={n: rebuild(e, leaf) for n, e in s.columns.items()})
-            for s in self.sources
-        )
+        sources = tuple(replace(s, columns=_Seen(s.columns, leaf)) for s in self.sources)
         return replace(self, sources=sources)
 
     def project(self, alias: str, columns: Mapping[str, Expr]) -> Scope:
@@ -280,7 +300,7 @@ class Scope:
         def leaf(column: Column) -> Expr:
             return Column(prefix + column.name, joined.schema[prefix + column.name])
 
-        columns = {n: rebuild(e, leaf) for n, e in source.columns.items()}
+        columns = _Seen(source.columns, leaf)
         ranges = {} if how == "left" else {prefix + n: r for n, r in other.ranges.items()}
         caps = {prefix + n: cap for n, cap in other.caps.items()}
         scope = self._joined(joined, Source(name, columns, other.unit, how == "left"))

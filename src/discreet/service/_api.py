@@ -297,7 +297,9 @@ class Api:
         body = await body_of(request, _schema.PREVIEW)
         if dummy(request):
             counter = await rehearsed(desk).counter()
-            quote = await desk.preview(lambda: _views.price(desk, actor.name, body, counter))
+            quote = await desk.preview(
+                actor.name, lambda: _views.price(desk, actor.name, body, counter)
+            )
             return reply({"dummy": True, **quote})
 
         def price() -> bytes:
@@ -305,7 +307,7 @@ class Api:
                 actor.name, body, lambda: enveloped(_views.price(desk, actor.name, body))
             )
 
-        return Response(await desk.preview(price), media_type="application/json")
+        return Response(await desk.preview(actor.name, price), media_type="application/json")
 
     async def ask(self, request: Request) -> Response:
         """Ask a question and pay for it."""

@@ -38,9 +38,11 @@ from discreet.service._brake import LAPSES, Brake
 from discreet.service._clerk import Clerk
 from discreet.service._daybook import Daybook
 from discreet.service._errors import BusyError, StateError
+from discreet.service._fair import Fair
 from discreet.service._home import Home
 from discreet.service._orders import Order, Orders, now
 from discreet.service._pool import Place, Turns
+from discreet.service._press import SHORT
 from discreet.service._public import Board
 from discreet.service._raises import Raises
 from discreet.service._rehearsal import Rehearsal
@@ -52,6 +54,10 @@ UNDECLARED: Final = 4.0
 """Tick of every question under a policy that declares no size."""
 _WAITING: Final = 64
 """Questions of one analyst that wait for a place, at most."""
+_UNPRICED: Final = 128
+"""Previews of one analyst that wait, and questions whose price is not known yet, at most."""
+_COPIES: Final = 16
+"""Long answers of one analyst that are given again at the same time, at most."""
 _REMEMBERED: Final = 2000
 """Runs of late that are known by their debits."""
 _PRICED: Final = 256
@@ -99,6 +105,10 @@ class Desk:
         self._parked: list[Order] = []
         """Paid before a stop, begun, and not taken up because the owner has closed its table."""
         self._start_line = 0
+        self._looks = Fair(_UNPRICED, f"{_UNPRICED} previews of yours wait already")
+        self._asks = Fair(_UNPRICED, f"{_UNPRICED} of your questions wait for their price already")
+        self._copies = Fair(_COPIES, f"{_COPIES} long answers of yours are being looked up")
+        self._copying = ThreadPoolExecutor(1, thread_name_prefix="copy")
         self._pricing = ThreadPoolExecutor(1, thread_name_prefix="price")
         self._previews = ThreadPoolExecutor(1, thread_name_prefix="preview")
         self._writers = ThreadPoolExecutor(32, thread_name_prefix="ledger")
@@ -139,14 +149,32 @@ class Desk:
         if self.rehearsal is not None:
             self.rehearsal.close()
         self.clerk.close()
-        for pool in (self._pricing, self._previews, self._writers):
+        for pool in (self._pricing, self._previews, self._copying, self._writers):
             pool.shutdown(wait=False, cancel_futures=True)
 
     # -- asking -------------------------------------------------------------------------
 
-    async def preview(self, work: Callable[[], T]) -> T:
-        """Work out a price in the thread of previews, which no run and no debit waits for."""
-        return await asyncio.get_running_loop().run_in_executor(self._previews, work)
+    async def preview(self, who: str, work: Callable[[], T]) -> T:
+        """Work out a price in the thread of previews, which no run and no debit waits for.
+
+        Analysts take turns: a preview comes after one of each other analyst.
+        """
+        async with self._looks.turn(who):
+            return await asyncio.get_running_loop().run_in_executor(self._previews, work)
+
+    async def _price(self, who: str, work: Callable[[], T]) -> T:
+        """Work out a price in the thread of questions; analysts take turns here as well."""
+        async with self._asks.turn(who):
+            return await asyncio.get_running_loop().run_in_executor(self._pricing, work)
+
+    async def _copy(self, order: Order, record: str, bill: Bill, *, begun: bool) -> str:
+        """Write what is stored as a question wants it; what is long, in turn and off the loop."""
+        if len(record) <= SHORT:
+            return self.counter.shaped(record, bill)
+        async with self._copies.turn(order.analyst, begun=begun):
+            return await asyncio.get_running_loop().run_in_executor(
+                self._copying, lambda: self.counter.shaped(record, bill)
+            )
 
     async def write(self, work: Callable[[], T]) -> T:
         """Do something with the ledger, or what takes long; debits and outcomes are the clerk's."""
@@ -190,8 +218,7 @@ class Desk:
         if body.get("fresh"):
             return await self._ask(analyst, None, body)
         # one thread: many that read the same file at once would be in each other's way
-        loop = asyncio.get_running_loop()
-        head = await loop.run_in_executor(self._pricing, self._head)
+        head = await self._price(analyst, self._head)
         question = (analyst, canonical(dict(body)), head)
         order = self._repeats.get(question)
         if order is None:
@@ -227,9 +254,8 @@ class Desk:
         """Take a question that has not been asked under its key; without one it gets a new one."""
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
-        loop = asyncio.get_running_loop()
-        order, bill, payment = await loop.run_in_executor(
-            self._pricing, lambda: self._order(analyst, key or secrets.token_hex(16), body)
+        order, bill, payment = await self._price(
+            analyst, lambda: self._order(analyst, key or secrets.token_hex(16), body)
         )
         if payment is not None and payment.outcome is not None:
             # what needs no run is kept from nobody
@@ -278,6 +304,11 @@ class Desk:
 
     def _check_time(self, order: Order) -> None:
         """Refuse what cannot be done in time: by plans, and by what waits, never by what runs."""
+        if self.places and all(place.missing for place in self.places):
+            raise BusyError(
+                "no process that reads the data can be had now; nothing was charged",
+                hint="ask again later; the owner's page says so, too",
+            )
         if self.brake.bars(order.tick):
             raise BusyError(
                 f"{LAPSES} questions of this size were not done at their tick: no more of them "
@@ -332,7 +363,7 @@ class Desk:
 
     async def _hand_out(self, order: Order, bill: Bill, record: str, *, own: bool) -> None:
         """Give what is stored, as the question wants it."""
-        text = self.counter.shaped(record, bill)
+        text = await self._copy(order, record, bill, begun=own)
         order.cached = not own
         await self.write(lambda: self.clerk.end(order, text, self.orders.keep))
         order.end()
@@ -396,7 +427,7 @@ class Desk:
             order.state = other.state
             text = other.text
             if text is not None:
-                order.text = self.counter.shaped(text, bill)
+                order.text = await self._copy(order, text, bill, begun=True)
             order.left, order.fingerprint = other.left, other.fingerprint
             await self.write(lambda: self.orders.keep(order))
             order.end()

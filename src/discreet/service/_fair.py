@@ -22,9 +22,9 @@ class Fair:
         self._turns: dict[str, asyncio.Lock] = {}
 
     @asynccontextmanager
-    async def turn(self, who: str) -> AsyncIterator[None]:
-        """Wait for one's turn, and hold it; too many of one analyst's are refused."""
-        if self._counts[who] >= self._most:
+    async def turn(self, who: str, *, begun: bool = False) -> AsyncIterator[None]:
+        """Wait for one's turn, and hold it; too many are refused, but not what has `begun`."""
+        if self._counts[who] >= self._most and not begun:
             raise BusyError(self._refusal)
         self._counts[who] += 1
         try:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 from discreet import meaning
-from discreet._canonical import canonical, plain
+from discreet._canonical import canonical, digest, plain
 from discreet._exact import Number, decimal, show
 from discreet._log import note
 from discreet.answer import Answer, as_data
@@ -29,6 +30,11 @@ from discreet.errors import (
     ParameterError,
 )
 from discreet.service._errors import INTERNAL, BusyError, envelope
+
+_LETTERS: Final = 2 << 20
+"""Letters of the answers that one conversation knows, at most."""
+_WAITING: Final = 100
+"""Questions that wait for an owner and that a conversation knows, at most."""
 
 
 class Tools:
@@ -48,8 +54,10 @@ class Tools:
         self._curator = curator
         self._cap = decimal(cap, "cap")
         self._spent = Fraction(0)
-        self._answers: dict[str, dict[str, Any]] = {}
-        self._waits: dict[str, str] = {}  # keys of questions that an owner decides about
+        self._answers: OrderedDict[str, str] = OrderedDict()  # as JSON, the latest last
+        self._letters = 0
+        self._waits: OrderedDict[str, str] = OrderedDict()
+        """Keys of questions that an owner decides about."""
         self._lock = threading.Lock()
         self._turns = turns
 
@@ -86,22 +94,34 @@ class Tools:
     ) -> dict[str, Any]:
         """Ask and pay; the same question again is free, and one that waits is looked for."""
         offer = _offer(epsilon, within, delta)
-        name = canonical([sql, plain(offer)])
+        name = digest(canonical([sql, plain(offer)]))
         with self._lock:
             if name in self._answers:
-                return self._answers[name]
+                self._answers.move_to_end(name)
+                known: dict[str, Any] = json.loads(self._answers[name])
+                return known
             price = Fraction(0) if name in self._waits else self._reserved(sql, offer)
             answer = self._answer(name, sql, offer)
             if answer.cached:
                 self._spent -= price
             data: dict[str, Any] = plain(as_data(answer, "0.95", record=False))
             data["conversation_left"] = show(self._cap - self._spent)
-            self._answers[name] = data
+            self._keep(name, json.dumps(data))
             return data
+
+    def _keep(self, name: str, text: str) -> None:
+        """Know an answer, and forget the oldest: its curator has them all, and gives them free."""
+        self._answers[name] = text
+        self._letters += len(text)
+        while self._letters > _LETTERS:
+            self._letters -= len(self._answers.popitem(last=False)[1])
 
     def _reserved(self, sql: str, offer: Mapping[str, Any]) -> Fraction:
         """Take a price from the cap, before the question runs: what fails stays paid."""
-        price = Fraction(self._curator.preview(sql, **offer).cost["epsilon"])
+        quote = self._curator.preview(sql, **offer)
+        if quote.stored:
+            return Fraction(0)
+        price = Fraction(quote.cost["epsilon"])
         left = self._cap - self._spent
         if price > left:
             raise BudgetExceededError(
@@ -120,6 +140,8 @@ class Tools:
         except AwaitsOwnerError as waits:
             if isinstance(waits.hint, Hint):
                 self._waits[name] = str(dict(waits.hint.parameters)["key"])
+                if len(self._waits) > _WAITING:
+                    self._waits.popitem(last=False)
             raise waits.with_hint("ask the same again once an owner has decided") from None
         return answer
 

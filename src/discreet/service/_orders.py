@@ -31,6 +31,10 @@ _REMEMBERED: Final = 2000
 LONG: Final = 64 << 10
 _TEXTS: Final = 64 << 20
 """Letters of an outcome from which on it is long, and of all long ones that are kept in memory."""
+_FREE: Final = 500
+"""Orders of one analyst that cost nothing, and that are kept in the folder; at most so many more
+as :data:`_EACH`."""
+_EACH: Final = 50
 _UNION: Final = re.compile(r"\bunion\b", re.IGNORECASE)
 
 
@@ -136,6 +140,7 @@ class Orders:
         self._policy = counter.policy.identity
         self._recent: OrderedDict[str, Order] = OrderedDict()
         self._shelf = Shelf()
+        self._free = 0
 
     def bill(self, body: Mapping[str, Any], analyst: str) -> Bill:
         """Price what somebody asks for."""
@@ -265,6 +270,26 @@ class Orders:
         )
         order.book = self._book
         self._remember(order)
+        if order.over and (order.cached or order.state in UNPAID):
+            self._free += 1
+            if self._free % _EACH == 0:
+                self._forget(order.analyst)
+
+    def _forget(self, analyst: str) -> None:
+        """Let go of an analyst's oldest orders that nothing was paid for: they cost disk alone.
+
+        Whoever asks again finds the stored answer by the question.
+        """
+        free = (
+            "policy = ? AND analyst = ? AND (cached = 1 AND state IN ('done', 'failed') "
+            "OR state IN ('declined', 'withdrawn'))"
+        )
+        whose = (self._policy, analyst)
+        self._home.write(
+            f"DELETE FROM orders WHERE {free} AND rowid <= "  # noqa: S608 - constants of this class
+            f"(SELECT rowid FROM orders WHERE {free} ORDER BY rowid DESC LIMIT 1 OFFSET ?)",
+            (*whose, *whose, _FREE),
+        )
 
     def keep_state(self, order: Order) -> None:
         """Write what has become of an order that was kept."""

@@ -16,7 +16,7 @@ from discreet.errors import DiscreetError, ParameterError
 from discreet.service import _api, _views
 from discreet.service._errors import GoneError, envelope
 from discreet.service._keys import Role
-from discreet.service._pages import Pages, read_form, redirect
+from discreet.service._pages import Pages, read_form
 from discreet.service._sessions import Session
 
 _DEED_COOKIE: Final = "discreet_done"
@@ -80,6 +80,12 @@ class OwnerPages:
             response.delete_cookie(_DEED_COOKIE)
         return response
 
+    def _back(self, request: Request, session: Session, what: str) -> Response:
+        """Go back to the page, which says once what was done."""
+        response = self._pages.back("/owner", request, session)
+        response.set_cookie(_DEED_COOKIE, what, max_age=60, httponly=True, samesite="lax")
+        return response
+
     async def _decide(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
         id_, approve = request.path_params["id_"], form.get("decision") == "approve"
@@ -89,7 +95,7 @@ class OwnerPages:
             seen=form.get("seen", ""),
         )  # fmt: skip
         words = ("approved", "declined") if asked else ("agreed", "disagreed")
-        return _back(words[0] if approve else words[1])
+        return self._back(request, session, words[0] if approve else words[1])
 
     async def _add_key(self, request: Request, session: Session) -> Response:
         form = await read_form(request)
@@ -106,20 +112,20 @@ class OwnerPages:
         if form.get("sure") != "yes":
             return await self._page(request, session, revoking=key)
         self._house.revoke_key(id_, session.actor)
-        return _back("revoked")
+        return self._back(request, session, "revoked")
 
     async def _raise(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
         totals = {n: text for n in ("epsilon", "delta", "rho") if (text := form.get(n, "").strip())}
         by, reason = session.actor.name, form.get("reason", "")[:2000]
         proposal = await desk.write(lambda: desk.raises.propose(totals, by=by, reason=reason))
-        return _back("raised" if proposal is None else "proposed")
+        return self._back(request, session, "raised" if proposal is None else "proposed")
 
     async def _share(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
         shares, reason = _read_shares(form.get("shares", "")), form.get("reason", "")[:2000]
         await desk.write(lambda: desk.ledger.set_shares(shares, by=session.actor.name, note=reason))
-        return _back("shared")
+        return self._back(request, session, "shared")
 
     async def _close(self, request: Request, session: Session) -> Response:
         form, desk = await read_form(request), self._pages.desk(request, session)
@@ -128,7 +134,7 @@ class OwnerPages:
         await desk.write(lambda: act(by=session.actor.name, note=reason))
         if form.get("closed") != "yes":
             desk.acknowledge()
-        return _back("closed" if form.get("closed") == "yes" else "opened")
+        return self._back(request, session, "closed" if form.get("closed") == "yes" else "opened")
 
     # -- policies in the making --------------------------------------------------------------
 
@@ -150,13 +156,6 @@ class OwnerPages:
         toml = self._house.draft(name, columns)
         return await self._page(request, session, toml=toml, name=name, columns=columns,
                                 checked=verdict(toml))  # fmt: skip
-
-
-def _back(what: str) -> Response:
-    """Go back to the page, which says once what was done."""
-    response = redirect("/owner")
-    response.set_cookie(_DEED_COOKIE, what, max_age=60, httponly=True, samesite="lax")
-    return response
 
 
 def verdict(toml: str) -> dict[str, Any]:

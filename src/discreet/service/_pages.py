@@ -21,6 +21,7 @@ from discreet.service import _api, _books, _forms, _lines, _pictures, _views
 from discreet.service._desk import Desk
 from discreet.service._errors import (
     INTERNAL,
+    ForbiddenError,
     GoneError,
     MediaError,
     UnknownCallerError,
@@ -29,7 +30,7 @@ from discreet.service._errors import (
 from discreet.service._guide import STATISTICS, check_columns, fills, guided, on_page
 from discreet.service._keys import Actor, Role
 from discreet.service._orders import Order
-from discreet.service._sessions import IDLE, Session, Sessions
+from discreet.service._sessions import IDLE, Session, Sessions, own
 
 _COOKIE: Final = "discreet_session"
 _ATTEMPT: Final = "discreet_signin"
@@ -106,11 +107,14 @@ class Pages:
             session = self._session(request)
             if session is None:
                 return redirect("/login")
+            request.state.policy = None
             if request.method == "POST":
                 form = await read_form(request)
-                session.check(form.get("token"), request.headers.get("sec-fetch-site"))
+                request.state.policy = session.check(form.get("token"), _site(request))
             try:
                 _api.need(session.actor, *roles)
+                if page != self._logout:
+                    self._check_policy(request, session)
                 return await page(request, session)
             except DiscreetError as refusal:
                 return self.show(
@@ -119,6 +123,13 @@ class Pages:
                 )  # fmt: skip
 
         return serve
+
+    def _check_policy(self, request: Request, session: Session) -> None:
+        """Refuse a form that does not name one policy: of its page, whatever was shown since."""
+        name, mine = request.state.policy, self._policies(session)
+        asked = request.query_params.get("policy", name)
+        if request.method == "POST" and mine and (name not in mine or asked != name):
+            raise ForbiddenError("this form stands on a page of another policy")
 
     def missing(self, request: Request) -> Response:
         """Say to a browser that nothing is at an address."""
@@ -130,6 +141,7 @@ class Pages:
         """Say to a browser one constant; whatever failed is not asked again for this page."""
         shared: dict[str, Any] = {
             "session": None, "nav": [], "policies": [], "policy": None, "twin": None, "note": None,
+            "choice": "", "stamp": None,
             "left": None, "title": "Failed", "refusal": INTERNAL,
         }  # fmt: skip
         text = self._templates.get_template("failed.html").render(shared)
@@ -145,7 +157,7 @@ class Pages:
             gone = 0 < len(name) < 100 and self._session(request) is None
             note = self._sessions.ended(name) if gone else None
             return self.show("login.html", request, None, title="Sign in", note=note)
-        if request.headers.get("sec-fetch-site") not in (None, "same-origin", "none"):
+        if not own(_site(request)):
             raise UnknownCallerError("sign in from the page of this service")
         form = await read_form(request)
         actor = self._house.keys.find(form.get("key", "").strip())
@@ -206,10 +218,13 @@ class Pages:
         request: Request,
         session: Session | None,
         status: int = 200,
+        *,
+        desk: Desk | None = None,
         **fields: Any,
     ) -> Response:
         mine = self._policies(session)
-        desk = None if session is None or not mine else self.desk(request, session)
+        if desk is None and session is not None and mine:
+            desk = self.desk(request, session)
         role = None if session is None or desk is None else session.actor.role
         shared = {
             "session": session, "twin": None, "refusal": None,
@@ -217,22 +232,26 @@ class Pages:
             "note": None, "secret": None, "oidc": self._house.oidc is not None,
             "policies": mine,
             "policy": None if desk is None else desk.name,
+            "choice": "" if desk is None or len(mine) < 2 else f"?policy={address(desk.name)}",
+            "stamp": session and session.stamp(None if desk is None else desk.name),
             "left": None if desk is None or session is None
             else _views.left_of(desk, session.actor.name),
         }  # fmt: skip
         text = self._templates.get_template(template).render({**shared, **fields})
         response = Response(text, status, media_type="text/html")
-        if desk is not None and request.query_params.get("policy") == desk.name:
+        chosen = desk is not None and request.query_params.get("policy") == desk.name
+        if desk is not None and chosen and own(_site(request)):
             response.set_cookie(_CHOICE, address(desk.name), httponly=True, samesite="lax",
                                 secure=request.url.scheme == "https")  # fmt: skip
         return response
 
     def desk(self, request: Request, session: Session) -> Desk:
-        """Give the desk whose pages are shown: the one chosen of late, or the first."""
+        """Give the desk of a form's page; or that chosen of late, or the first."""
         mine = self._policies(session)
         if not mine:
             raise GoneError("there is no policy for you here")
         name = request.query_params.get("policy") or unquote(request.cookies.get(_CHOICE, ""))
+        name = getattr(request.state, "policy", None) or name
         return self._house.desks[name if name in mine else mine[0]]
 
     def _policies(self, session: Session | None) -> list[str]:
@@ -281,7 +300,9 @@ class Pages:
         try:
             if form.get("action") == "withdraw":
                 its_desk, order = self._house.order(session.actor, form.get("id", ""))
-                await its_desk.withdraw(order)
+                if its_desk is not desk:
+                    raise GoneError("there is no such question under this policy")
+                await desk.withdraw(order)
                 return redirect(f"/answers/{order.id}")
             if form.get("action") == "write":
                 check_columns(form, desk.counter.policy)
@@ -291,7 +312,7 @@ class Pages:
                 answerer = desk if action == "ask" else _api.rehearsed(desk)
                 order = await answerer.ask(session.actor.name, form.get("key") or None, body)
                 return redirect(f"/answers/{order.id}")
-            price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
+            price = await self._priced(desk, session, body)
         except DiscreetError as refusal:
             await _api.until_first_tick(request)
             words, status = on_page(refusal), status_of(refusal)
@@ -305,11 +326,15 @@ class Pages:
         price = refusal = None
         try:
             body = offered(form)
-            price = await desk.preview(lambda: _views.price(desk, session.actor.name, body))
+            price = await self._priced(desk, session, body)
         except DiscreetError as error:
             refusal = on_page(error)
         view = None if price is None else _price_view(price)
         return self.fragment("price.html", price=view, refusal=refusal)
+
+    async def _priced(self, desk: Desk, session: Session, body: dict[str, Any]) -> dict[str, Any]:
+        name = session.actor.name
+        return await desk.preview(name, lambda: _views.price(desk, name, body))
 
     async def _answer(self, request: Request, session: Session) -> Response:
         _, order = self._house.order(session.actor, request.path_params["id_"])
@@ -329,7 +354,8 @@ class Pages:
         desk, _ = self._house.order(session.actor, order.id)
         policy = desk.name if len(self._policies(session)) > 1 else None
         return self.show(
-            "answer.html", request, session, title="Answer", id=order.id, state=order.state,
+            "answer.html", request, session, desk=desk, title="Answer", id=order.id,
+            state=order.state,
             question=question_of(order), sql=order.body.get("sql", ""), level="95 %",
             form=_offer(order), price=show(order.price),
             cached=order.cached, dummy=order.dummy, left_then=order.left,
@@ -361,6 +387,12 @@ class Pages:
         contents = await desk.write(lambda: _books.contents(desk, session.actor))
         twin = self.twin(request, session, "budget")
         return self.show("budget.html", request, session, title="Budget", twin=twin, **contents)
+
+    def back(self, path: str, request: Request, session: Session) -> Response:
+        """Go on at a page of the same policy."""
+        name = self.desk(request, session).name
+        several = len(self._policies(session)) > 1
+        return redirect(f"{path}?policy={address(name)}" if several else path)
 
     def twin(self, request: Request, session: Session, route: str) -> str:
         """Address of the same as JSON."""
@@ -492,6 +524,11 @@ def _first_page(role: Role) -> str:
     return {Role.OWNER: "/owner", Role.ANALYST: "/ask", Role.AUDITOR: "/budget"}.get(
         role, "/public"
     )
+
+
+def _site(request: Request) -> str | None:
+    """Where a request comes from, as far as a browser says."""
+    return request.headers.get("sec-fetch-site")
 
 
 def redirect(where: str) -> Response:

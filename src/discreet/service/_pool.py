@@ -67,6 +67,7 @@ for a moment gives its workers that moment back.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import pickle
 import signal
@@ -83,12 +84,17 @@ from typing import Any, Final
 
 from discreet._log import note
 from discreet.errors import DiscreetError, EngineError
+from discreet.service import _ticks
 from discreet.service._run import AFTER, Run
 from discreet.service._seats import Seats
 from discreet.service._worker import ALLOWANCE, DONE, FAILED, Ready, Setup
 
 _START: Final = 60.0
-"""Seconds that a worker may take to open its tables."""
+"""Seconds that a worker may take to open its tables, at least."""
+_PATIENT: Final = 4
+"""Times as long as the first one of its place another one may take."""
+_SPARE: Final = 2
+"""Times as long it takes, for all to see, if it takes no longer."""
 _STANDSTILL: Final = 0.1
 """Seconds behind its clock from which this process takes the machine to have stood still."""
 _CLOCK: Final = getattr(signal, "SIGPROF", 0)
@@ -130,7 +136,11 @@ def machine() -> tuple[float, float]:
 class Worker:
     """A process that reads data, and the line to it."""
 
+    took = 0.0
+    """Seconds for which its tables were being opened."""
+
     def __init__(self, setup: Setup) -> None:
+        self._made = time.monotonic()
         verbose = os.environ.get("DISCREET_TRACEBACK") == "1"
         try:
             ours, theirs = socket.socketpair()
@@ -167,6 +177,7 @@ class Worker:
             self.kill()
             raise reply
         assert isinstance(reply, Ready)
+        self.took = time.monotonic() - self._made
         return reply
 
     def ask(self, bill: bytes, allowance: float = 0.0) -> bytes:
@@ -292,9 +303,11 @@ class Place:
     module about whose fault it is that one is late.
     """
 
-    def __init__(self, worker: Worker, setup: Setup, turns: Turns) -> None:
+    def __init__(self, worker: Worker, setup: Setup, turns: Turns, *, opening: float = 0.0) -> None:
         self._worker = worker
         self._setup = setup
+        self._opening = opening
+        """Seconds that the first worker took to open its tables: others have time by that."""
         self._turns = turns
         turns.places.append(self)
         self._started: deque[Run] = deque()
@@ -435,6 +448,7 @@ class Place:
     async def _replace(self) -> None:
         """Get another worker; those behind start again."""
         loop = asyncio.get_running_loop()
+        since = loop.time()
         self._open.clear()
         while True:
             try:
@@ -446,6 +460,9 @@ class Place:
                 await asyncio.sleep(_AGAIN)
             else:
                 break
+        # how long the tables took to open follows from their rows: it shows in steps alone
+        shown = since + _step(max(_SPARE * self._opening, loop.time() - since))
+        await asyncio.sleep(max(0.0, shown - loop.time()))
         self._away = self._missing = False
         self._open.set()
         self.again()
@@ -453,7 +470,7 @@ class Place:
     def _another(self) -> Worker:
         self._worker.kill()
         worker = Worker(self._setup)
-        worker.ready()
+        worker.ready(max(_START, _PATIENT * self._opening))
         return worker
 
     async def _leave(self, run: Run) -> None:
@@ -546,6 +563,13 @@ class Place:
             task.cancel()
         self._worker.kill()
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _step(seconds: float) -> float:
+    """Round seconds up to those after which something may be seen; none stay none."""
+    last = _ticks.GRID[-1]
+    steps = (0.0, *_ticks.GRID)
+    return next((s for s in steps if s >= seconds), math.ceil(seconds / last) * last)
 
 
 async def _tick(run: Run) -> None:

@@ -18,7 +18,7 @@ from discreet.service._orders import LONG, Order
 T = TypeVar("T")
 
 _THREADS: Final = 2
-_SHORT: Final = 2 << 10
+SHORT: Final = 2 << 10
 """Letters of an outcome that is written at once, at most."""
 _WAITING: Final = 8
 """Long answers that one analyst may have written out, or waiting for it, at the same time."""
@@ -39,9 +39,10 @@ class Press:
 
     async def work(self, order: Order, work: Callable[[], T]) -> T:
         """Do what takes as long as an answer is."""
-        if order.text is None:
-            await asyncio.to_thread(order.outcome)
-        if order.text is not None and max(order.size, len(order.text)) <= _SHORT:
+        if order.text is None:  # how long it is shows when it has been read
+            async with self._fair.turn(order.analyst, begun=True):
+                await asyncio.get_running_loop().run_in_executor(self._pool, order.outcome)
+        if order.text is not None and max(order.size, len(order.text)) <= SHORT:
             return work()
         if order.size < LONG:
             return await asyncio.to_thread(work)

@@ -129,7 +129,7 @@ def _desk(path: Path, home: Home, options: Options, crowd: Crowd, stack: ExitSta
         desk.abreast = crowd.processors / crowd.policies
         desk.memory, desk.threads = setup.memory, setup.threads
     desk.rehearsal = Rehearsal(setup)
-    desk.places = [Place(worker, setup, desk.turns) for worker in workers]
+    desk.places = [Place(w, setup, desk.turns, opening=w.took) for w in workers]
     return desk
 
 

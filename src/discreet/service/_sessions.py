@@ -25,12 +25,21 @@ class Session:
     actor: Actor
     token: str
 
-    def check(self, token: str | None, site: str | None) -> None:
-        """Refuse a form that was not made by a page of ours."""
-        if site not in (None, "same-origin", "none") or not compare_digest(
-            (token or "").encode(), self.token.encode()
-        ):
+    def stamp(self, policy: str | None) -> str:
+        """Write the token of a form: whose it is, and of which policy its page is."""
+        return f"{self.token}.{policy or ''}"
+
+    def check(self, stamp: str | None, site: str | None) -> str:
+        """Refuse a form that was not made by a page of ours; give the policy of that page."""
+        token, _, policy = (stamp or "").partition(".")
+        if not own(site) or not compare_digest(token.encode(), self.token.encode()):
             raise ForbiddenError("this form does not come from a page of this service")
+        return policy
+
+
+def own(site: str | None) -> bool:
+    """Whether a request comes from our own pages, or from nobody's, by what a browser says."""
+    return site in (None, "same-origin", "none")
 
 
 class Sessions:

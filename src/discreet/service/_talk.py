@@ -64,7 +64,9 @@ class Inside:
 
     def preview(self, sql: str, **offer: Any) -> Price:
         """Price a question."""
-        return Price(_views.price(self._desk, self._actor.name, {"sql": sql, **offer}))
+        name, body = self._actor.name, {"sql": sql, **offer}
+        price = self._desk.preview(name, lambda: _views.price(self._desk, name, body))
+        return Price(self._wait(price))
 
     def sql(self, sql: str, key: str | None = None, **offer: Any) -> Answer:
         """Ask, and wait until the answer leaves."""

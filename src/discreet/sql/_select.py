@@ -27,6 +27,7 @@ from discreet.plan import (
     Scope,
     base,
     build,
+    counted,
     windows_of,
 )
 from discreet.sql import _elsewhere as elsewhere
@@ -155,7 +156,7 @@ def parse_any(
             raise refuse(label(root), "SELECT COUNT(*) AS n FROM people")
         return lower(root, policy, public_fanout, other)
 
-    with own_hints(text, policy, read):
+    with counted(), own_hints(text, policy, read):
         check_catalogue(text, policy)
         return read(text)
 
@@ -166,7 +167,9 @@ def lower(
     """Lower the tree of one SELECT, which is changed on the way, wherever it came from."""
     other = None if other is None else plain_str(other, "the label of other keys", QueryError)
     try:
-        return Select(arranged(shaped(root, policy), policy), policy, public_fanout, other).parse()
+        with counted():
+            whole = arranged(shaped(root, policy), policy)
+            return Select(whole, policy, public_fanout, other).parse()
     except ParameterError as error:
         # what the plan refuses is wrong with the question
         raise QueryError(error.message, hint=error.hint) from None

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from discreet import policy as pol
 from discreet.errors import QueryError
-from discreet.plan import build
+from discreet.plan import build, check_together
 from discreet.sql._parsed import Fanout, United
 from discreet.sql._select import lower
 from discreet.sql._text import label, limit_of, only, refuse
@@ -21,6 +21,7 @@ def unite(root: exp.Union, policy: pol.Policy, public_fanout: Fanout | None) -> 
     """Lower every branch, and how the whole is ordered and cut."""
     parsed = [lower(node, policy, public_fanout) for node in _branches(root)]
     branches = tuple(p.query for p in parsed)
+    check_together(b.weight for b in branches)
     names = [o.name for o in branches[0].outputs]
     if any(len(b.outputs) != len(names) for b in branches):
         raise QueryError("the branches of UNION ALL have different numbers of columns")
