@@ -796,7 +796,11 @@ def test_an_owner_is_told_that_a_place_has_no_worker(opened):
                 break
             await asyncio.sleep(0.1)
         assert _views.health_of(desk)["missing"] == 1
+        with pytest.raises(DiscreetError, match="nothing was charged"):
+            await desk.ask("ana", None, question("0.2"))
         place._another, worker.fails = worker.another, False
+        while place.missing:  # it is tried again and again  # noqa: ASYNC110
+            await asyncio.sleep(1)
         assert (await answered(desk, question("0.2"))).state == "done"
         assert _views.health_of(desk) == well | {"overruns": 1}
 

@@ -38,7 +38,7 @@ from discreet.service._brake import LAPSES, Brake
 from discreet.service._clerk import Clerk
 from discreet.service._daybook import Daybook
 from discreet.service._errors import BusyError, StateError
-from discreet.service._fair import Fair
+from discreet.service._fair import Fair, Window
 from discreet.service._home import Home
 from discreet.service._orders import Order, Orders, now
 from discreet.service._pool import Place, Turns
@@ -105,12 +105,11 @@ class Desk:
         self._parked: list[Order] = []
         """Paid before a stop, begun, and not taken up because the owner has closed its table."""
         self._start_line = 0
-        self._looks = Fair(_UNPRICED, f"{_UNPRICED} previews of yours wait already")
-        self._asks = Fair(_UNPRICED, f"{_UNPRICED} of your questions wait for their price already")
         self._copies = Fair(_COPIES, f"{_COPIES} long answers of yours are being looked up")
         self._copying = ThreadPoolExecutor(1, thread_name_prefix="copy")
-        self._pricing = ThreadPoolExecutor(1, thread_name_prefix="price")
-        self._previews = ThreadPoolExecutor(1, thread_name_prefix="preview")
+        refusal = f"{_UNPRICED} of your questions wait for their price already"
+        self._pricing = Window("price", _UNPRICED, refusal)
+        self._previews = Window("preview", _UNPRICED, f"{_UNPRICED} previews of yours wait already")
         self._writers = ThreadPoolExecutor(32, thread_name_prefix="ledger")
         self._decisions, self._holding = threading.Lock(), threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -148,24 +147,16 @@ class Desk:
         self.daybook.close()
         if self.rehearsal is not None:
             self.rehearsal.close()
-        self.clerk.close()
-        for pool in (self._pricing, self._previews, self._copying, self._writers):
+        for own in (self.clerk, self._pricing, self._previews):
+            own.close()
+        for pool in (self._copying, self._writers):
             pool.shutdown(wait=False, cancel_futures=True)
 
     # -- asking -------------------------------------------------------------------------
 
     async def preview(self, who: str, work: Callable[[], T]) -> T:
-        """Work out a price in the thread of previews, which no run and no debit waits for.
-
-        Analysts take turns: a preview comes after one of each other analyst.
-        """
-        async with self._looks.turn(who):
-            return await asyncio.get_running_loop().run_in_executor(self._previews, work)
-
-    async def _price(self, who: str, work: Callable[[], T]) -> T:
-        """Work out a price in the thread of questions; analysts take turns here as well."""
-        async with self._asks.turn(who):
-            return await asyncio.get_running_loop().run_in_executor(self._pricing, work)
+        """Work out a price in the thread of previews, which no run and no debit waits for."""
+        return await self._previews.work(who, work)
 
     async def _copy(self, order: Order, record: str, bill: Bill, *, begun: bool) -> str:
         """Write what is stored as a question wants it; what is long, in turn and off the loop."""
@@ -218,7 +209,7 @@ class Desk:
         if body.get("fresh"):
             return await self._ask(analyst, None, body)
         # one thread: many that read the same file at once would be in each other's way
-        head = await self._price(analyst, self._head)
+        head = await self._pricing.work(analyst, self._head)
         question = (analyst, canonical(dict(body)), head)
         order = self._repeats.get(question)
         if order is None:
@@ -254,7 +245,7 @@ class Desk:
         """Take a question that has not been asked under its key; without one it gets a new one."""
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
-        order, bill, payment = await self._price(
+        order, bill, payment = await self._pricing.work(
             analyst, lambda: self._order(analyst, key or secrets.token_hex(16), body)
         )
         if payment is not None and payment.outcome is not None:
@@ -449,9 +440,10 @@ class Desk:
 
     async def _resume(self, order: Order) -> None:
         """Take up an order whose run was cut short by the end of a process."""
-        loop = asyncio.get_running_loop()
         try:
-            bill = await loop.run_in_executor(self._pricing, lambda: self._earlier_bill(order))
+            bill = await self._pricing.work(
+                order.analyst, lambda: self._earlier_bill(order), begun=True
+            )
             await self._pay(order, bill)
         except LedgerClosedError:
             self._parked.append(order)  # another run costs something: not before it is open again
@@ -546,8 +538,9 @@ class Desk:
         self, order: Order, approve: bool, decision: str, seen: str
     ) -> dict[str, Any]:
         """Decide what nobody else is deciding."""
-        loop = asyncio.get_running_loop()
-        bill, refusal = await loop.run_in_executor(self._pricing, lambda: self.priced_anew(order))
+        bill, refusal = await self._pricing.work(
+            order.analyst, lambda: self.priced_anew(order), begun=True
+        )
         if seen != self.subject(order, bill):
             raise StateError(
                 "the policy or the price has changed since this request was shown",
@@ -558,7 +551,7 @@ class Desk:
         order.decided = decision
         try:
             if approve:
-                await loop.run_in_executor(self._pricing, lambda: self._time(order, bill))
+                await self._pricing.work(order.analyst, lambda: self._time(order, bill), begun=True)
                 await self._pay(order, bill)
             else:
                 order.state = "declined"
