@@ -45,8 +45,29 @@ class Frozen(Mapping[str, T], Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
     def items(self) -> ItemsView[str, T]:
         return self._items.items()
+
+    def having(self, key: str, value: T) -> Frozen[T]:
+        """Give the same with one more; what is frozen is not looked at again.
+
+        >>> Frozen({"a": 1}).having("b", 2)
+        {'a': 1, 'b': 2}
+        """
+        return Frozen({**self._items, key: value})
+
+    def without(self, key: str) -> Frozen[T]:
+        """Give the same without one that may be there.
+
+        >>> Frozen({"a": 1, "b": 2}).without("a")
+        {'b': 2}
+        """
+        items = dict(self._items)
+        items.pop(key, None)
+        return Frozen(items)
 
     def __hash__(self) -> int:
         if not hasattr(self, "_hash"):

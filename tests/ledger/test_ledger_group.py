@@ -66,52 +66,6 @@ def test_one_by_one_is_a_sync_each(path, given, monkeypatch):
     assert len(syncs) == 8
 
 
-def test_writers_who_keep_coming_gather(path, given, monkeypatch):
-    """The first writes at once, whoever comes within its period together at the end of it."""
-    book = ledger.open_ledger(path, given.policy("64"))
-    syncs, real = [], _anchor._sync_data
-    monkeypatch.setattr(_anchor, "_sync_data", lambda file: (syncs.append(file), real(file)))
-    book.gather(1.0)
-    receipts = []
-
-    def one(i):
-        receipts.append(book.debit(given.entry("1", plan=f"q{i}")))
-
-    start = time.monotonic()
-    one(0)
-    alone = time.monotonic() - start
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(1, 9)]
-    for thread in threads:
-        thread.start()
-        time.sleep(0.02)
-    for thread in threads:
-        thread.join()
-    assert alone < 1.0 <= time.monotonic() - start
-    assert (len({r.number for r in receipts}), len(syncs)) == (9, 2)
-    book.gather(0.0)
-    one(9)
-    assert len(syncs) == 3
-    assert book.verify().debits == 10
-
-
-def test_who_gathers_waits_for_no_more_than_the_period(path, given):
-    """Nobody who has written waits for those who come later, nor for a clock that went back."""
-    book = ledger.open_ledger(path, given.policy("64"))
-    book.gather(0.2)
-    took = []
-    for i in range(4):
-        start = time.monotonic()
-        threading.Thread(target=book.debit, args=(given.entry("1", plan=f"q{i}"),)).start()
-        book.debit(given.entry("1", plan=f"r{i}"))
-        took.append(time.monotonic() - start)
-    assert max(took) < 5.0
-    group = group_of(book.where, book.identity, book._anchors)
-    group.last = time.monotonic() + 3600
-    start = time.monotonic()
-    book.debit(given.entry("1", plan="last"))
-    assert time.monotonic() - start < 5.0
-
-
 def test_a_refusal_concerns_its_own_writer_alone(opened):
     book = opened.open("1")
     prices = ["0.5", "0.6", "0.5", "0.1"]

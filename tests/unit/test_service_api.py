@@ -23,6 +23,14 @@ def test_health_says_nothing_else(service):
     assert (answer.status_code, answer.json()) == (200, {"ok": True})
 
 
+def test_an_owner_is_told_how_the_workers_are(service):
+    told = service("GET", "/v1/health", who="owner").json()["result"]
+    assert (told["missing"], told["paused"]) == (0, False)
+    assert told["workers"] >= 1
+    for who in ("ana", "auditor"):
+        assert service("GET", "/v1/health", who=who).status_code == 403
+
+
 def test_a_preview_is_free_and_says_what_would_be_paid(service):
     before = service("GET", "/v1/budget").json()["result"]["whole"]
     quote = service("POST", "/v1/preview", {"sql": BY_REGION, "epsilon": 0.1}).json()["result"]

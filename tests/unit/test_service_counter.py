@@ -21,8 +21,8 @@ from tests import clockwork
 
 import discreet as dc
 from discreet.curator import Counter, run_bill
-from discreet.errors import DiscreetError, IdempotencyError, ParameterError
-from discreet.service import Home, _desk, _home, _pool
+from discreet.errors import DiscreetError, EngineError, IdempotencyError, ParameterError
+from discreet.service import Home, _desk, _home, _pool, _views
 from discreet.service._desk import Desk
 from discreet.service._orders import check_key
 from discreet.service._pool import Place, Run, Turns
@@ -382,7 +382,7 @@ def test_an_approval_that_cannot_be_paid_leaves_it_waiting(opened):
             raise ParameterError("full")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(desk.counter, "pay", full)
+            patch.setattr(desk.counter, "claim", full)
             with pytest.raises(ParameterError, match="full"):
                 await decide(desk, order, approve=True)
         assert (order.state, order.decided, spent(desk)) == ("waiting", None, 0)
@@ -777,3 +777,31 @@ def test_turns_know_what_comes_before_somebody():
         return [(await turns.get()).bound for _ in range(7)]
 
     assert asyncio.run(taken()) == [64, 32, 8, 1, 16, 2, 4]
+
+
+def test_an_owner_is_told_that_a_place_has_no_worker(opened):
+    """And that it has one again; the log says why, and nobody else is told."""
+
+    async def work(desk, worker):
+        def none():
+            raise EngineError("no memory")
+
+        place = desk.places[0]
+        well = {"policy": "desk", "workers": 1, "missing": 0, "paused": False, "overruns": 0}
+        assert _views.health_of(desk) == well
+        place._another, worker.fails = none, True
+        assert (await answered(desk, question())).state == "failed"
+        for _ in range(100):
+            if place.missing:
+                break
+            await asyncio.sleep(0.1)
+        assert _views.health_of(desk)["missing"] == 1
+        with pytest.raises(DiscreetError, match="nothing was charged"):
+            await desk.ask("ana", None, question("0.2"))
+        place._another, worker.fails = worker.another, False
+        while place.missing:  # it is tried again and again  # noqa: ASYNC110
+            await asyncio.sleep(1)
+        assert (await answered(desk, question("0.2"))).state == "done"
+        assert _views.health_of(desk) == well | {"overruns": 1}
+
+    opened(work)

@@ -236,6 +236,35 @@ def test_no_more_is_promised_than_there_is(processors, workers, seats, threads, 
     assert crowd.threads * workers <= max(crowd.seats, workers)
 
 
+@pytest.mark.parametrize(
+    ("speed", "workers", "slowness", "stretch"),
+    [
+        (0.5, 2, 1, 1),
+        (0.5, 3, 1, 2 / 3),
+        (0.5, 4, 1, 1 / 4),
+        (1.0, 4, 1, 1 / 2),
+        (4.0, 4, 4, 1 / 2),
+    ],
+)
+def test_a_fast_machine_gives_seats_on_sooner_where_many_workers_are_asked_for(
+    speed, workers, slowness, stretch
+):
+    """No run is ended sooner for it: bounds are those of the reference at the least."""
+    crowd = Crowd((speed, 1.0), 2.0, workers, 1)
+    assert (crowd.slowness, crowd.stretch) == (slowness, stretch)
+
+
+def test_a_machine_is_as_fast_as_the_slower_of_its_works(monkeypatch):
+    """No faster than twice the reference, however fast; never for one kind of work alone."""
+    monkeypatch.setattr(_machine, "_REFERENCE", 1e9)
+    monkeypatch.setattr(_machine, "_REFERENCE_STATEMENTS", 1e9)
+    assert _machine.machine()[0] == _machine._FASTEST
+    for name in ("_REFERENCE", "_REFERENCE_STATEMENTS"):
+        with monkeypatch.context() as patch:
+            patch.setattr(_machine, name, 1e-5)
+            assert _machine.machine()[0] > 8
+
+
 def test_a_quota_of_time_is_fewer_processors(tmp_path):
     """As containers and systemd set it, for a group or for one above it."""
     for path, text in {

@@ -14,13 +14,14 @@ from discreet.curator._open import open_curator
 from discreet.curator._proof import check_statements
 from discreet.curator._quote import Quote
 from discreet.curator._release import fresh_salt, measure
-from discreet.curator._road import Job, Outcome, Paid, Road
+from discreet.curator._road import Claim, Job, Outcome, Paid, Road
 
 __all__ = [
     "HEADER",
     "Batch",
     "Bill",
     "Budget",
+    "Claim",
     "Counter",
     "Coverage",
     "Curator",

@@ -2,15 +2,17 @@
 
 A curator answers a question in one call. A service that prices in one process, runs in
 another and settles later takes the same steps one by one: :meth:`Counter.bill`,
-:meth:`Counter.pay`, a run elsewhere (:func:`run_bill`), :meth:`Counter.settle`. The road is
-the curator's own (:mod:`discreet.curator._road`), so is the order of its steps.
+:meth:`Counter.pay`, a run elsewhere (:func:`run_bill`), :meth:`Counter.settle`; or it pays and
+settles for many at once (:meth:`Counter.post`). The road is the curator's own
+(:mod:`discreet.curator._road`), so is the order of its steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from discreet import engines
 from discreet._dataclass import dataclass
@@ -23,15 +25,17 @@ from discreet.curator._budget import Budget
 from discreet.curator._curator import Curator
 from discreet.curator._quote import Quote
 from discreet.curator._release import measured
-from discreet.curator._road import Outcome, Paid, leave, settle
+from discreet.curator._road import Claim, Job, Outcome, Paid, leave, released
 from discreet.curator._room import what_fits
 from discreet.errors import BudgetExceededError, DiscreetError, EngineError, ParameterError
-from discreet.ledger import ChainedLedger, Ledger, refuses
+from discreet.ledger import ChainedLedger, Ledger, Receipt, refuses
 from discreet.plan import AT_ONCE, Aggregate, Ask, Cost, Plan, check_together, counted
 from discreet.sql import United
 
 if TYPE_CHECKING:
     from discreet import policy as pol
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,15 @@ class Bill:
     offer: Ask | None = None
     united: United | None = None
     """Where the plans are branches of one question."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # without the job, which whoever runs it has no use for
+        return Bill, (self.plans, self.cost, self.offer, self.united)
+
+    @cached_property
+    def job(self) -> Job:
+        """What the ledger enters for it; it runs elsewhere."""
+        return _stored.job(self.plans, self.cost, _elsewhere)
 
     def shown(self, answers: list[Answer]) -> list[Answer]:
         """Give the answers as they were asked for: branches below each other."""
@@ -128,13 +141,44 @@ class Counter:
 
     def pay(self, bill: Bill, analyst: str, *, key: str | None, fresh: bool = False) -> Paid:
         """Debit a bill, or find what it has been paid for; see :meth:`Road.pay`."""
-        own = self._for(analyst)
-        job = _stored.job(bill.plans, bill.cost, _elsewhere)
+        claim = self.claim(bill, analyst, key=key, fresh=fresh)
+        return _given(self.post([], [(bill, claim)])[1][0])
+
+    def claim(self, bill: Bill, analyst: str, *, key: str | None, fresh: bool = False) -> Claim:
+        """Give what :meth:`post` is to debit for a bill."""
         name = None if key is None else plain_str(key, "key")
+        road = self._for(analyst)._road  # noqa: SLF001 - as above
+        return road.claim(bill.job, key=name, fresh=fresh)
+
+    def post(
+        self, runs: Sequence[tuple[Paid, str | None]], claims: Sequence[tuple[Bill, Claim]]
+    ) -> tuple[list[Outcome | DiscreetError], list[Paid | DiscreetError]]:
+        """Settle runs and debit claims together; each gets its own, or its own refusal."""
+        ledger = self.ledger
+        assert isinstance(ledger, ChainedLedger)
         try:
-            return own._road.pay(job, key=name, fresh=fresh)  # noqa: SLF001 - as above
-        except BudgetExceededError as refused:
-            raise _hinted(own, bill, refused) from None
+            texts = [(purchase.receipt, text) for purchase, text in runs]
+            stored, receipts = ledger.post(texts, [claim.entry for _, claim in claims])
+        except BaseException as error:
+            for _, claim in claims:
+                claim.refused(error)
+            raise
+        finally:
+            for purchase, _ in runs:
+                leave(purchase)
+        outcomes = [_or_refusal(partial(_released, text, outcome))
+                    for (_, text), outcome in zip(runs, stored, strict=True)]  # fmt: skip
+        paid = [_or_refusal(partial(self._paid, bill, claim, receipt))
+                for (bill, claim), receipt in zip(claims, receipts, strict=True)]  # fmt: skip
+        return outcomes, paid
+
+    def _paid(self, bill: Bill, claim: Claim, receipt: Receipt | DiscreetError) -> Paid:
+        if not isinstance(receipt, DiscreetError):
+            return claim.paid(receipt)
+        claim.refused(receipt)
+        if isinstance(receipt, BudgetExceededError):
+            raise _hinted(self._for(claim.entry.analyst), bill, receipt)
+        raise receipt
 
     def refused(
         self, bill: Bill, analyst: str, waiting: Sequence[tuple[str, Cost]] = ()
@@ -145,15 +189,13 @@ class Counter:
         """
         own, ledger = self._for(analyst), self.ledger
         assert isinstance(ledger, ChainedLedger)
-        job = _stored.job(bill.plans, bill.cost, _elsewhere)
-        error = refuses(ledger.state, own._road.entry(job), waiting)  # noqa: SLF001 - as above
+        error = refuses(ledger.state, own._road.entry(bill.job), waiting)  # noqa: SLF001 - as above
         return _hinted(own, bill, error) if isinstance(error, BudgetExceededError) else error
 
     def stored(self, bill: Bill, analyst: str, *, key: str | None) -> Paid | None:
         """Give the answer that an equal question has, without writing anything."""
         own = self._for(analyst)
-        job = _stored.job(bill.plans, bill.cost, _elsewhere)
-        return own._road.find(job, key=key)  # noqa: SLF001 - as above
+        return own._road.find(bill.job, key=key)  # noqa: SLF001 - as above
 
     def shaped(self, text: str, bill: Bill) -> str:
         """Write a stored outcome as a question wants it that measures the same."""
@@ -165,10 +207,7 @@ class Counter:
 
     def settle(self, purchase: Paid, text: str | None) -> Outcome:
         """Store the outcome of a run (None: it failed); give what is stored."""
-        try:
-            return settle(self.ledger, purchase.receipt, text)
-        finally:
-            leave(purchase)
+        return _given(self.post([(purchase, text)], [])[0][0])
 
     def _for(self, analyst: str | None) -> Curator:
         """Give the same curator on behalf of somebody."""
@@ -210,6 +249,24 @@ def read_outcome(
         Answer(_stored.typed(record, kind), **terms)
         for record, kind in zip(records, types, strict=True)
     ]
+
+
+def _released(text: str | None, outcome: str | DiscreetError | None) -> Outcome:
+    return released(text, _given(outcome))
+
+
+def _given(result: T | DiscreetError) -> T:
+    if isinstance(result, DiscreetError):
+        raise result
+    return result
+
+
+def _or_refusal(work: Callable[[], T]) -> T | DiscreetError:
+    """Give what some work gives, or its refusal."""
+    try:
+        return work()
+    except DiscreetError as refusal:
+        return refusal
 
 
 def _hinted(own: Curator, bill: Bill, refused: BudgetExceededError) -> BudgetExceededError:

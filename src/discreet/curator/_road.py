@@ -147,6 +147,32 @@ class _Asking(set[str]):
         _LIVE.difference_update(self)
 
 
+@dataclass(frozen=True)
+class Claim:
+    """A debit that somebody asks for, by an entry of its own."""
+
+    entry: Entry
+    asking: _Asking
+
+    def refused(self, refusal: BaseException) -> None:
+        """Note that it was not debited."""
+        self.asking.leave()  # there may be a debit, but no run
+        if isinstance(refusal, LedgerError):
+            # its words are about files and lines, never about data
+            note("ledger refused", refusal, policy=self.entry.policy, said=refusal.message)
+
+    def paid(self, receipt: Receipt) -> Paid:
+        """Give what its debit has paid for; refuse a key whose question has failed."""
+        if receipt.failed:
+            self.asking.leave()
+            raise EngineError(
+                "the question that this key paid for failed; it cannot run under this key again",
+                hint="use a new key",
+            )
+        outcome = None if receipt.stored is None else Outcome(receipt.stored, cached=True)
+        return Paid(self.entry, receipt, outcome)
+
+
 def leave(purchase: Paid) -> None:
     """Say that the run of a debit goes on no longer."""
     _LIVE.discard(purchase.receipt.hash)
@@ -158,7 +184,11 @@ def _with_key(entry: Entry) -> str:
 
 def settle(ledger: Ledger, receipt: Receipt, text: str | None) -> Outcome:
     """Store the outcome of a run (None: it failed); give what is stored."""
-    outcome = ledger.settle(receipt, text)
+    return released(text, ledger.settle(receipt, text))
+
+
+def released(text: str | None, outcome: str | None) -> Outcome:
+    """Give what is stored for a run, which may be another one's than its own."""
     if text is None and outcome is None:
         raise EngineError("the question failed; why is not disclosed, and it stays paid")
     if outcome is None:
@@ -207,26 +237,22 @@ class Road:
         Whoever calls it runs the job unless there is an outcome, after :meth:`meter` if an
         earlier debit is taken up, then calls :func:`settle`, and :func:`leave` at the end.
         """
-        asking = _Asking() if asking is None else asking  # an empty one is false
-        entry = replace(self._entry(job, key=key, fresh=fresh), live=asking)
+        claim = self.claim(job, key=key, fresh=fresh, asking=asking)
         try:
-            receipt = self.ledger.debit(entry)
+            receipt = self.ledger.debit(claim.entry)
         except BaseException as refusal:
-            asking.leave()  # there may be a debit, but no run
-            if isinstance(refusal, LedgerError):
-                # its words are about files and lines, never about data
-                note("ledger refused", refusal, policy=self.policy, said=refusal.message)
+            claim.refused(refusal)
             if isinstance(refusal, KeyboardInterrupt):
-                raise KeyboardInterrupt(self._perhaps(entry)) from None
+                raise KeyboardInterrupt(self._perhaps(claim.entry)) from None
             raise
-        if receipt.failed:
-            asking.leave()
-            raise EngineError(
-                "the question that this key paid for failed; it cannot run under this key again",
-                hint="use a new key",
-            )
-        outcome = None if receipt.stored is None else Outcome(receipt.stored, cached=True)
-        return Paid(entry, receipt, outcome)
+        return claim.paid(receipt)
+
+    def claim(
+        self, job: Job, *, key: str | None, fresh: bool, asking: _Asking | None = None
+    ) -> Claim:
+        """Give what is to be debited for a job, and a place among what is underway."""
+        asking = _Asking() if asking is None else asking  # an empty one is false
+        return Claim(replace(self._entry(job, key=key, fresh=fresh), live=asking), asking)
 
     def find(self, job: Job, *, key: str | None = None) -> Paid | None:
         """Give the stored outcome that a job has paid for; nothing is written."""

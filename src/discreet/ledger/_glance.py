@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from fractions import Fraction
+from typing import Final
 
 from discreet._dataclass import replace
 from discreet._log import note
@@ -20,7 +21,8 @@ from discreet.ledger._store import Transaction
 from discreet.policy import Policy
 
 _VIEW = threading.local()
-"""The state that a thread has read, and of which ledger."""
+"""The state and head that a thread has read, and of which ledger."""
+_NOTHING: Final = (None, None, None)
 
 
 class Glances(ABC):
@@ -40,7 +42,7 @@ class Glances(ABC):
     @property
     def state(self) -> State:
         """Budget in force, closed tables, period, spending by analyst."""
-        whose, view = getattr(_VIEW, "state", (None, None))
+        whose, view, _ = getattr(_VIEW, "state", _NOTHING)
         if whose is self and view is not None:
             state: State = view
             return state
@@ -50,7 +52,7 @@ class Glances(ABC):
     @property
     def view(self) -> State:
         """The state as a glance shows it: enough for prices; debits read the ledger itself."""
-        whose, view = getattr(_VIEW, "state", (None, None))
+        whose, view, _ = getattr(_VIEW, "state", _NOTHING)
         if whose is self and view is not None:
             state: State = view
             return state
@@ -70,14 +72,19 @@ class Glances(ABC):
         """Let all balances that this thread reads until the end be those of one moment.
 
         Nothing is held meanwhile: others write, and a debit sees what they wrote. While the mark
-        beside a file is where it was, which every writer moves, the file is not read again.
+        beside a file is where it was, which every writer moves, the file is not read again. One
+        within another is of the same moment.
         """
+        whose, _, known = getattr(_VIEW, "state", _NOTHING)
+        if whose is self and known is not None:
+            yield known
+            return
         head = self._glimpse()
-        _VIEW.state = (self, head.content)
+        _VIEW.state = (self, head.content, head)
         try:
             yield head
         finally:
-            _VIEW.state = (None, None)
+            _VIEW.state = _NOTHING
 
     def standing(self, policy: Policy, analyst: str | None, *, checked: bool = False) -> Standing:
         """Least price and balances under one state; without a name, what the shares leave over.

@@ -6,10 +6,6 @@ thread do it for whoever comes later. Nobody is told anything before the commit 
 the marks are moved. A refusal concerns its own writer alone, because it comes before that
 writer has written; whatever else goes wrong undoes the transaction for all of them.
 
-A transaction costs five times what each writer in it adds. A service whose writers come all the
-time therefore lets them gather (:attr:`Group.period`): the first one of a period writes at
-once, whoever comes within it waits for its end, and then they are written together.
-
 Python delivers signals to the main thread alone, which therefore never writes itself (unless
 there are no more threads to be had). So an interrupt from the keyboard, or
 whatever a handler of the caller's raises, never falls between a lock and its release, a
@@ -19,10 +15,8 @@ without the one who waited, or does not begin.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
@@ -63,10 +57,6 @@ class Group:
     guard: threading.Lock = field(default_factory=threading.Lock)
     queue: deque[Request] = field(default_factory=deque)
     thread: Errand | threading.Thread | None = None
-    period: float = 0.0
-    """Seconds from one transaction to the next, at least; 0: they follow each other."""
-    last: float = -math.inf
-    """When the last one began."""
 
     def write(self, work: Callable[[Turn], T], writing: Writing, wait: float) -> T:
         """Do some work in a turn that others may share; give its result once it is durable."""
@@ -122,8 +112,6 @@ class Group:
     def _serve(self, *, once: bool = False) -> None:
         """Write for everybody who waits, until nobody does; or `once`, and others for the rest."""
         for turn in count():
-            if self.period and self.queue and not (once and turn):
-                self._gather()
             with self.guard:
                 if once and turn and self.queue:
                     with suppress(RuntimeError):  # else it is up to us
@@ -142,19 +130,17 @@ class Group:
                 for request in together:
                     request.done.set()
 
-    def _gather(self) -> None:
-        """Let others come, where somebody has written a moment ago."""
-        if (left := self.last + self.period - time.monotonic()) > 0:
-            time.sleep(min(left, self.period))
-        self.last = time.monotonic()
-
 
 def _together(together: list[Request]) -> None:
     for tries_left in reversed(range(_TRIES if together else 0)):
         try:
             with together[0].writing() as turn:
                 for request in together:
-                    _one(turn, request)
+                    result, request.error = one(turn, request.work), None
+                    if isinstance(result, DiscreetError):
+                        request.error = result
+                    else:
+                        request.result = result
         except RolledBackError as error:
             if tries_left:
                 continue
@@ -164,14 +150,15 @@ def _together(together: list[Request]) -> None:
         return
 
 
-def _one(turn: Turn, request: Request) -> None:
-    before, request.error = turn.head, None
+def one(turn: Turn, work: Callable[[Turn], T]) -> T | DiscreetError:
+    """Do one writer's work; give its refusal, if that comes before it has written."""
+    before = turn.head
     try:
-        request.result = request.work(turn)
+        return work(turn)
     except DiscreetError as error:
         if turn.head is not before:
             raise
-        request.error = error
+        return error
 
 
 def _failed(together: list[Request], error: BaseException) -> None:

@@ -42,12 +42,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
 from discreet._frozen import Frozen, freeze
 from discreet._log import note
 from discreet.errors import (
     BudgetExceededError,
+    DiscreetError,
     Hint,
     IdempotencyError,
     LedgerError,
@@ -81,7 +83,7 @@ from discreet.ledger._decisions import (
     units_of,
 )
 from discreet.ledger._glance import Glances
-from discreet.ledger._group import apart, group_of
+from discreet.ledger._group import apart, group_of, one
 from discreet.ledger._outcomes import (
     KEYS,
     binding,
@@ -396,10 +398,6 @@ class ChainedLedger(Glances, Decisions):
         group = group_of(self.where, self.identity, self._anchors)
         return group.write(work, self._writing, self._store.wait)
 
-    def gather(self, seconds: float = 0.02) -> None:
-        """Have all that this process writes within so many seconds of a commit share the next."""
-        group_of(self.where, self.identity, self._anchors).period = seconds
-
     def _mark(self, head: Head) -> None:
         """Move marks that a kill has left behind, before what they do not know is given out."""
         if any(mark is None or mark.number < head.number for mark in self.marks()):
@@ -559,6 +557,41 @@ class ChainedLedger(Glances, Decisions):
                 if not tries_left:
                     raise unsettled(error) from None
         raise AssertionError("unreachable")
+
+    def post(
+        self, runs: Sequence[tuple[Receipt, str | None]], entries: Sequence[Entry]
+    ) -> tuple[list[str | DiscreetError | None], list[Receipt | DiscreetError]]:
+        """Settle runs, then debit entries, in one turn with one sync.
+
+        Gives what :meth:`settle` and :meth:`debit` would, or what they would raise. A refusal is
+        its own entry's; where the ledger cannot be used, only settling is tried more than once.
+        """
+        receipts: list[Receipt | DiscreetError] | None = None
+        for tries_left in reversed(range(_TRIES)):
+            debits = entries if receipts is None else ()
+            try:
+                results = self._write(partial(self._posted, runs, debits))
+            except LedgerError as error:
+                # each is raised elsewhere: a traceback belongs to one of them
+                receipts = receipts or [error.with_hint(error.hint) for _ in entries]
+                lasting = isinstance(error, LedgerIntegrityError)
+                if not runs or lasting or not tries_left:
+                    last = error if lasting else unsettled(error)
+                    return [last.with_hint(last.hint) for _ in runs], receipts
+            else:
+                stored, new = results
+                return stored, new if receipts is None else receipts
+        raise AssertionError("unreachable")
+
+    def _posted(
+        self, runs: Sequence[tuple[Receipt, str | None]], entries: Sequence[Entry], turn: Turn
+    ) -> tuple[list[str | DiscreetError | None], list[Receipt | DiscreetError]]:
+        stored = [one(turn, partial(settle_in, receipt=r, record=text)) for r, text in runs]
+        return stored, [one(turn, partial(self._accept, entry)) for entry in entries]
+
+    def _accept(self, entry: Entry, turn: Turn) -> Receipt:
+        self._acceptable(entry)
+        return self._debit(turn, entry)
 
     # -- reading --------------------------------------------------------------------
 

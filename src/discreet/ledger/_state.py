@@ -157,9 +157,9 @@ class State:
     caps: Mapping[str, str]
     closed: tuple[str, ...] = ()
     period: int = 1
-    spent: Mapping[str, Cost] = field(default_factory=Frozen)
+    spent: Frozen[Cost] = field(default_factory=Frozen)
     format: int = 1
-    open: Mapping[str, str] = field(default_factory=Frozen)
+    open: Frozen[str] = field(default_factory=Frozen)
     guests: Mapping[str, Any] = field(default_factory=Frozen)
     by_rho: bool = False
     vouched: tuple[str, ...] = ()
@@ -237,7 +237,7 @@ def _read_state(text: str) -> State:
         caps=data["caps"],
         closed=tuple(data["closed"]),
         period=data["period"],
-        spent={who: read_cost(cost) for who, cost in data["spent"].items()},
+        spent=Frozen({who: read_cost(cost) for who, cost in data["spent"].items()}),
         format=version,
         open=data.get("open", {}),
         guests=guests if isinstance(guests, dict) else dict.fromkeys(guests),
@@ -271,19 +271,9 @@ def after(
         return State(body["policy"], budget, budget, body["caps"], format=version)
     match kind:
         case "debit":
-            who = _payer(state, body["analyst"])
-            total = add(state.spent.get(who, NOTHING), read_cost(body["cost"]))
-            own = {str(number): hashed(body)} if number and _runs(state, body) else {}
-            return replace(
-                state,
-                spent={**state.spent, who: total},
-                open={**state.open, **own},
-                by_rho=state.format > _GUESTS and (state.by_rho or by_rho(body)),
-                lost=state.lost + (state.format > _ALWAYS and body["plan"] == RESTORED),
-            )
+            return _after_debit(state, body, number)
         case "settle":
-            rest = {n: h for n, h in state.open.items() if n != str(body["debit"])}
-            return replace(state, open=rest)
+            return replace(state, open=state.open.without(str(body["debit"])))
         case "format":
             impure = body.get("by_rho", False)
             return replace(state, format=body["format"], open=body["open"], by_rho=impure)
@@ -295,7 +285,7 @@ def after(
             shut = () if body["table"] == EVERYTHING else set(state.closed) - {body["table"]}
             return replace(state, closed=tuple(sorted(shut)))
         case "period":
-            return replace(state, period=state.period + 1, spent={}, by_rho=False)
+            return replace(state, period=state.period + 1, spent=Frozen(), by_rho=False)
         case "consent":
             return replace(state, guests={**state.guests, body["policy"]: body.get("units")})
         case "vouch":
@@ -303,3 +293,17 @@ def after(
         case "adopt" | "key":
             return state
     raise LedgerIntegrityError("the ledger holds a line of an unknown kind")
+
+
+def _after_debit(state: State, body: Mapping[str, Any], number: int | None) -> State:
+    who, open_ = _payer(state, body["analyst"]), state.open
+    total = add(state.spent.get(who, NOTHING), read_cost(body["cost"]))
+    if number and _runs(state, body):
+        open_ = open_.having(str(number), hashed(body))
+    return replace(
+        state,
+        spent=state.spent.having(who, total),
+        open=open_,
+        by_rho=state.format > _GUESTS and (state.by_rho or by_rho(body)),
+        lost=state.lost + (state.format > _ALWAYS and body["plan"] == RESTORED),
+    )

@@ -48,6 +48,8 @@ class Admission:
         self._today = ("", {})  # type: tuple[str, dict[str, Fraction]]
         self._reserves: dict[str, tuple[frozenset[str], Cost]] = {}
         """What is kept from others for each analyst, and for which orders."""
+        self._underway: dict[str, tuple[str, Cost]] = {}
+        """Who is about to be debited what, by order: the ledger does not know it yet."""
 
     @property
     def _ledger(self) -> ChainedLedger:
@@ -72,6 +74,7 @@ class Admission:
         if over is not None:
             return _fitting(over, self._counter.refused(bill, analyst))
         claims = self._claims(analyst, but)
+        claims += self._underway.values() if claims else ()
         if not claims or self._counter.refused(bill, analyst, claims) is None:
             return None
         return self._counter.refused(bill, analyst) or BudgetExceededError(
@@ -131,11 +134,18 @@ class Admission:
             if refusal is not None:
                 raise refusal
             day[order.analyst] = day.get(order.analyst, Fraction(0)) + order.price
+            self._underway[order.id] = order.analyst, bill.cost
             return day
+
+    def charged(self, order: Order) -> None:
+        """Note that the ledger knows of a debit."""
+        with self._guard:
+            self._underway.pop(order.id, None)
 
     def give_back(self, day: dict[str, Fraction], order: Order) -> None:
         """Give back what was not charged, to the day that it was taken from."""
         with self._guard:
+            self._underway.pop(order.id, None)
             day[order.analyst] -= order.price
 
     def room(self, analyst: str, *, everybody: bool) -> Room:

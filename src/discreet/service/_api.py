@@ -260,6 +260,7 @@ class Api:
             ("GET", "/requests", self.requests, None),
             ("DELETE", "/requests/{id_}", self.withdraw, None),
             ("POST", "/requests/{id_}/decision", self.decide, _schema.body("Decision")),
+            ("GET", "/health", self.health, None),
             ("GET", "/keys", self.list_keys, None),
             ("POST", "/keys", self.add_key, _schema.body("NewKey")),
             ("DELETE", "/keys/{id_}", self.revoke_key, None),
@@ -420,6 +421,12 @@ class Api:
         if not body["closed"]:
             desk.acknowledge()
         return reply({"closed": body["closed"]})
+
+    async def health(self, request: Request) -> Response:
+        """Say whether every worker is there, and whether questions are held."""
+        actor, desk = self._who(request)
+        need(actor, Role.OWNER)
+        return reply(await desk.write(lambda: _views.health_of(desk)))
 
     async def list_keys(self, request: Request) -> Response:
         """List keys: names and roles, never the keys themselves."""

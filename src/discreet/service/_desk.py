@@ -26,7 +26,6 @@ from discreet._recent import Recent
 from discreet.curator import Bill, Counter, Paid, Quote
 from discreet.errors import (
     DiscreetError,
-    EngineError,
     IdempotencyError,
     LedgerClosedError,
     LedgerError,
@@ -36,9 +35,10 @@ from discreet.ledger import ChainedLedger
 from discreet.service import _ticks
 from discreet.service._admission import Admission
 from discreet.service._brake import LAPSES, Brake
+from discreet.service._clerk import Clerk
 from discreet.service._daybook import Daybook
 from discreet.service._errors import BusyError, StateError
-from discreet.service._fair import Fair
+from discreet.service._fair import Fair, Window
 from discreet.service._home import Home
 from discreet.service._orders import Order, Orders, now
 from discreet.service._pool import Place, Turns
@@ -96,6 +96,7 @@ class Desk:
         self.daybook = Daybook(home.folder, self.name)
         self.orders = Orders(home, counter, self.daybook.name)
         self.admission = Admission(counter, self.orders, self.waiting)
+        self.clerk = Clerk(counter, home, self.orders, self.admission)
         self._deciding = asyncio.Lock()
         self._live: OrderedDict[str, Order] = OrderedDict()
         self._asking: dict[tuple[str, ...], tuple[asyncio.Lock, int]] = {}
@@ -104,12 +105,11 @@ class Desk:
         self._parked: list[Order] = []
         """Paid before a stop, begun, and not taken up because the owner has closed its table."""
         self._start_line = 0
-        self._looks = Fair(_UNPRICED, f"{_UNPRICED} previews of yours wait already")
-        self._asks = Fair(_UNPRICED, f"{_UNPRICED} of your questions wait for their price already")
         self._copies = Fair(_COPIES, f"{_COPIES} long answers of yours are being looked up")
         self._copying = ThreadPoolExecutor(1, thread_name_prefix="copy")
-        self._pricing = ThreadPoolExecutor(1, thread_name_prefix="price")
-        self._previews = ThreadPoolExecutor(1, thread_name_prefix="preview")
+        refusal = f"{_UNPRICED} of your questions wait for their price already"
+        self._pricing = Window("price", _UNPRICED, refusal)
+        self._previews = Window("preview", _UNPRICED, f"{_UNPRICED} previews of yours wait already")
         self._writers = ThreadPoolExecutor(32, thread_name_prefix="ledger")
         self._decisions, self._holding = threading.Lock(), threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -132,7 +132,6 @@ class Desk:
     async def start(self) -> None:
         """Begin to serve; take up what a stop has left undone."""
         self._loop = asyncio.get_running_loop()
-        self.ledger.gather()
         with self.ledger.reading() as (_, head):
             self._start_line = head.number
         for place in self.places:
@@ -148,23 +147,16 @@ class Desk:
         self.daybook.close()
         if self.rehearsal is not None:
             self.rehearsal.close()
-        for pool in (self._pricing, self._previews, self._copying, self._writers):
+        for own in (self.clerk, self._pricing, self._previews):
+            own.close()
+        for pool in (self._copying, self._writers):
             pool.shutdown(wait=False, cancel_futures=True)
 
     # -- asking -------------------------------------------------------------------------
 
     async def preview(self, who: str, work: Callable[[], T]) -> T:
-        """Work out a price in the thread of previews, which no run and no debit waits for.
-
-        Analysts take turns: a preview comes after one of each other analyst.
-        """
-        async with self._looks.turn(who):
-            return await asyncio.get_running_loop().run_in_executor(self._previews, work)
-
-    async def _price(self, who: str, work: Callable[[], T]) -> T:
-        """Work out a price in the thread of questions; analysts take turns here as well."""
-        async with self._asks.turn(who):
-            return await asyncio.get_running_loop().run_in_executor(self._pricing, work)
+        """Work out a price in the thread of previews, which no run and no debit waits for."""
+        return await self._previews.work(who, work)
 
     async def _copy(self, order: Order, record: str, bill: Bill, *, begun: bool) -> str:
         """Write what is stored as a question wants it; what is long, in turn and off the loop."""
@@ -176,7 +168,7 @@ class Desk:
             )
 
     async def write(self, work: Callable[[], T]) -> T:
-        """Do something with the ledger; whoever waits at the same time shares one commit."""
+        """Do something with the ledger, or what takes long; debits and outcomes are the clerk's."""
         return await asyncio.get_running_loop().run_in_executor(self._writers, work)
 
     def priced(self, analyst: str, body: Mapping[str, Any], make: Callable[[], bytes]) -> bytes:
@@ -217,7 +209,7 @@ class Desk:
         if body.get("fresh"):
             return await self._ask(analyst, None, body)
         # one thread: many that read the same file at once would be in each other's way
-        head = await self._price(analyst, self._head)
+        head = await self._pricing.work(analyst, self._head)
         question = (analyst, canonical(dict(body)), head)
         order = self._repeats.get(question)
         if order is None:
@@ -253,47 +245,41 @@ class Desk:
         """Take a question that has not been asked under its key; without one it gets a new one."""
         if self.turns.count(analyst) >= _WAITING:
             raise BusyError(f"{_WAITING} of your questions wait already; read their answers first")
-        bill, (bound, tick) = await self._price(analyst, lambda: self._bill(body, analyst))
-        order = Order(
-            secrets.token_hex(16), self.name, analyst, key or secrets.token_hex(16), dict(body),
-            "waiting", bill.cost.epsilon, now(), tick=tick, bound=bound,
-        )  # fmt: skip
-        try:
-            self._check_time(order)
-        except DiscreetError:
-            if await self._reuse(order, bill):  # what needs no run is kept from nobody
-                return order
-            raise
+        order, bill, payment = await self._pricing.work(
+            analyst, lambda: self._order(analyst, key or secrets.token_hex(16), body)
+        )
+        if payment is not None and payment.outcome is not None:
+            # what needs no run is kept from nobody
+            order.line, order.hash = payment.receipt.number, payment.receipt.hash
+            await self._hand_out(order, bill, payment.outcome.text, own=False)
+            return order
+        self._check_time(order)
         limit = self.counter.policy.service.approval
-        if limit is not None and bill.cost.epsilon > limit and not await self._reuse(order, bill):
+        if limit is not None and bill.cost.epsilon > limit:
             return await self.write(lambda: self._hold(order, bill))
-        if not order.over:
-            await self._pay(order, bill, new=key is None)
+        await self._pay(order, bill, new=key is None, sought=True)
         return order
 
-    async def _reuse(self, order: Order, bill: Bill) -> bool:
-        """Give the answer that an equal question has, if one has any; nothing runs."""
-        if order.body.get("fresh"):
-            return False
-        payment = await self.write(lambda: self.counter.stored(bill, order.analyst, key=order.key))
-        if payment is None or payment.outcome is None:
-            return False
-        order.settle_by(bill)
-        order.line, order.hash = payment.receipt.number, payment.receipt.hash
-        await self._hand_out(order, bill, payment.outcome.text, own=False)
-        return True
-
-    def _bill(
-        self, body: Mapping[str, Any], analyst: str, order: Order | None = None
-    ) -> tuple[Bill, tuple[float, float]]:
-        """Price what somebody asks for, or give what an order was paid by; and its times."""
+    def _order(
+        self, analyst: str, key: str, body: Mapping[str, Any]
+    ) -> tuple[Order, Bill, Paid | None]:
+        """Price what somebody asks for; and give the answer that an equal question has, if any."""
         with self.ledger.glance():
-            if order is None:
-                bill = self.orders.bill(body, analyst)
-                self._check_memory(bill)
-            else:
-                bill = self.orders.bill_of(order)
-            return bill, self.times(bill, self.counter.statements(bill))
+            bill = self.orders.bill(body, analyst)
+            self._check_memory(bill)
+            order = Order(
+                secrets.token_hex(16), self.name, analyst, key, dict(body), "waiting",
+                bill.cost.epsilon, now(),
+            )  # fmt: skip
+            self._time(order, bill)
+        fresh = bool(body.get("fresh"))
+        return order, bill, None if fresh else self.counter.stored(bill, analyst, key=key)
+
+    def _time(self, order: Order, bill: Bill) -> None:
+        """Give an order its times, and what it is paid by: all that can be known before it is."""
+        order.bound, order.tick = self.times(bill, self.counter.statements(bill))
+        order.settle_by(bill, self.counter.proved(bill))
+        _ = bill.job  # worked out here, where the clerk does not wait for it
 
     def _check_memory(self, bill: Bill) -> None:
         """Refuse what a worker has no room for where texts are as long as declared."""
@@ -334,9 +320,11 @@ class Desk:
                 hint="ask again when some of it is answered; nothing was charged",
             )
 
-    async def _pay(self, order: Order, bill: Bill, *, new: bool = False) -> None:
+    async def _pay(
+        self, order: Order, bill: Bill, *, new: bool = False, sought: bool = False
+    ) -> None:
         """Debit, then run; or give what is there. A `new` key has never been used."""
-        payment = await self.write(lambda: self._payment(order, bill, new=new))
+        payment = await self.clerk.pay(order, bill, new=new, sought=sought)
         if payment.receipt.charged:
             self._begin(order, payment)
             return
@@ -368,48 +356,8 @@ class Desk:
         """Give what is stored, as the question wants it."""
         text = await self._copy(order, record, bill, begun=own)
         order.cached = not own
-        await self.write(lambda: self._end(order, text, self.orders.keep))
+        await self.write(lambda: self.clerk.end(order, text, self.orders.keep))
         order.end()
-
-    def _payment(self, order: Order, bill: Bill, *, new: bool) -> Paid:
-        """Find what is stored, or debit, and keep an order whose run may begin."""
-        payment = self._debit(order, bill, new=new)
-        if payment.receipt.charged:
-            order.line, order.hash = payment.receipt.number, payment.receipt.hash
-            order.fingerprint, order.state = payment.entry.fingerprint, "running"
-            self.orders.keep(order)
-        return payment
-
-    def _debit(self, order: Order, bill: Bill, *, new: bool) -> Paid:
-        """Find what is stored, or debit; in a thread of the ledger's."""
-        order.settle_by(bill, self.counter.proved(bill))
-        who, fresh = order.analyst, bool(order.body.get("fresh"))
-        with self.ledger.glance():
-            payment = None if fresh else self.counter.stored(bill, who, key=order.key)
-            if payment is not None:
-                return payment
-            if not new and self.ledger.bound(who, order.key):
-                # a stop came between: its own debit stands, and needs no room beside itself
-                return self.counter.pay(bill, who, key=order.key, fresh=fresh)
-            day = self.admission.reserve(order, bill)
-            try:
-                payment = self.counter.pay(bill, who, key=order.key, fresh=fresh)
-            except BaseException:
-                self.admission.give_back(day, order)
-                raise
-            if not payment.receipt.charged:
-                self.admission.give_back(day, order)
-            return payment
-
-    def _end(self, order: Order, text: str | None, keep: Callable[[Order], None]) -> None:
-        """Keep an order with its outcome; None: it failed."""
-        if text is not None:
-            with self.ledger.glance():
-                order.left = self.counter.left(order.analyst)
-            if order.fingerprint is None:
-                self.orders.name_policy(order)
-        order.text, order.state = text, "failed" if text is None else "done"
-        keep(order)
 
     async def _same(self, payment: Paid) -> Order | None:
         """Give the order of this process that runs under a debit which another one has found."""
@@ -426,7 +374,7 @@ class Desk:
             if order.run is not None:
                 order.run.tell()
             try:
-                await self.write(lambda: self._settle(order, payment, text))
+                await self.clerk.settle(order, payment, text)
             except LedgerError:
                 # not stored, so not given out; taken up again at the next start
                 self._live.pop(payment.receipt.hash, None)
@@ -464,16 +412,6 @@ class Desk:
         else:
             self.daybook.enter_notice(order.tick)
 
-    def _settle(self, order: Order, payment: Paid, text: str | None) -> None:
-        try:
-            outcome = self.counter.settle(payment, text).text
-        except EngineError:
-            outcome = None
-        try:
-            self._end(order, outcome, self.orders.keep_state)
-        except sqlite3.Error:  # a full disk; the ledger has the outcome for the next start
-            note("end of a question not entered", policy=self.name)
-
     def _follow(self, order: Order, other: Order, bill: Bill) -> None:
         async def wait() -> None:
             await other.ended.wait()
@@ -493,12 +431,18 @@ class Desk:
         self._following.add(task)
         task.add_done_callback(self._following.discard)
 
+    def _earlier_bill(self, order: Order) -> Bill:
+        """Give what an order was paid by, and its times on this machine."""
+        with self.ledger.glance():
+            bill = self.orders.bill_of(order)
+            self._time(order, bill)
+            return bill
+
     async def _resume(self, order: Order) -> None:
         """Take up an order whose run was cut short by the end of a process."""
-        loop = asyncio.get_running_loop()
         try:
-            bill, (order.bound, order.tick) = await loop.run_in_executor(
-                self._pricing, lambda: self._bill(order.body, order.analyst, order)
+            bill = await self._pricing.work(
+                order.analyst, lambda: self._earlier_bill(order), begun=True
             )
             await self._pay(order, bill)
         except LedgerClosedError:
@@ -594,8 +538,9 @@ class Desk:
         self, order: Order, approve: bool, decision: str, seen: str
     ) -> dict[str, Any]:
         """Decide what nobody else is deciding."""
-        loop = asyncio.get_running_loop()
-        bill, refusal = await loop.run_in_executor(self._pricing, lambda: self.priced_anew(order))
+        bill, refusal = await self._pricing.work(
+            order.analyst, lambda: self.priced_anew(order), begun=True
+        )
         if seen != self.subject(order, bill):
             raise StateError(
                 "the policy or the price has changed since this request was shown",
@@ -606,9 +551,7 @@ class Desk:
         order.decided = decision
         try:
             if approve:
-                order.bound, order.tick = await loop.run_in_executor(
-                    self._pricing, lambda: self.times(bill, self.counter.statements(bill))
-                )
+                await self._pricing.work(order.analyst, lambda: self._time(order, bill), begun=True)
                 await self._pay(order, bill)
             else:
                 order.state = "declined"

@@ -74,7 +74,7 @@ class Home:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._umask():
@@ -168,6 +168,18 @@ class Home:
                 return self._connection.execute(sql, values).rowcount
             finally:
                 self._connection.execute(f"PRAGMA {_NORMAL}")
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Let all that this thread writes until the end be one transaction, or nothing of it."""
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
 
     def signing_key(self) -> Ed25519PrivateKey:
         """Give the key that signs answers; made when it is first needed."""

@@ -19,7 +19,10 @@ from discreet._dataclass import dataclass
 SAFETY: Final = 2.0
 """Bounds are so many times what the model of the work gives."""
 _REFERENCE: Final = 0.05
+_REFERENCE_STATEMENTS: Final = 0.017
 """Processor time of what is measured, on the machine that the figures of ticks are from."""
+_FASTEST: Final = 0.5
+"""No machine counts as faster than that."""
 _BUSIEST: Final = 64.0
 _EASE: Final = 1.25
 """How much longer than its processor time a part takes on a machine that is not busy, at most.
@@ -29,6 +32,17 @@ That is a pause of some milliseconds, for which every tick has room fifty times 
 _LAPS: Final = 6
 _FINEST: Final = 0.001
 """Where processor time is limited or watched, its clock is as coarse as some milliseconds."""
+_RANKED: Final = """SELECT sum(r) FROM (SELECT row_number() OVER (PARTITION BY i % 5000
+    ORDER BY hash(i)) AS r FROM range(100000) t(i)) WHERE r < 5"""
+"""Work on rows."""
+_PLANNED: Final = """SELECT k, count(*), sum(c) FROM (SELECT k, c FROM (SELECT *, row_number() OVER
+    (PARTITION BY u ORDER BY hash(c)) AS n FROM (SELECT u, k, CASE WHEN p >= CAST('0.0' AS DOUBLE)
+    AND p <= CAST('500.0' AS DOUBLE) THEN TRY_CAST(p * CAST('100.0' AS DOUBLE) AS BIGINT)
+    ELSE CAST(50000 AS BIGINT) END AS c FROM (SELECT CAST(i / 10 AS DOUBLE) AS p, i // 2 AS u,
+    i % 2 AS k FROM range(64) t(i) WHERE i IS NOT NULL) AS s) AS s WHERE c > CAST(1 AS BIGINT)) AS s
+    WHERE n BETWEEN 1 AND 4) AS s GROUP BY k"""
+"""Work on a statement: an engine reads and plans it anew each time."""
+_STATEMENTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +61,25 @@ class Crowd:
         return max(1, int(self.processors))
 
     @property
+    def slowness(self) -> float:
+        """How slow it is as bounds count it: never faster than the reference.
+
+        What a run takes besides, its first in a new worker for one, does not become quicker so.
+        """
+        return max(1.0, self.speed[0])
+
+    @property
     def stretch(self) -> float:
         """For how many of its bounds a run has its seat.
 
         More than one where there is less than a processor; down to a half, which is what the
-        model gives, where each policy has more workers than there are processors.
+        model gives, where each policy has more workers than there are processors; down to a
+        quarter, where it has twice as many and the machine is twice as fast as the model's.
         """
         crowded = self.workers / self.policies / max(1.0, self.processors)
-        return max(1.0, 1 / self.processors) / min(max(1.0, crowded), SAFETY)
+        sooner = min(max(1.0, crowded), SAFETY)
+        pace = min(1.0, self.speed[0]) if sooner == SAFETY else 1.0
+        return max(1.0, 1 / self.processors) * pace / sooner
 
     @property
     def threads(self) -> int:
@@ -86,25 +111,30 @@ def _quotas(root: Path) -> Iterator[float]:
 
 
 def machine() -> tuple[float, float]:
-    """Measure how slow this machine is, and how busy: powers of two, at least 1.
+    """Measure how slow this machine is, and how busy: powers of two.
 
-    The first is the processor time of one thread against the reference; the second is how much
-    longer than its processor time the longest part of this takes, the engine's loading included.
+    The first is the processor time of one thread against the reference, for rows or for statements,
+    whichever is slower, and a half at least; the second, at least 1, is how much longer than its
+    processor time the longest part of this takes, the engine's loading included.
     """
     clock = _Clock()
     import duckdb  # noqa: PLC0415 - opened without data, for this alone
 
     clock.lap()
-    best = math.inf
+    rows, statements = [], []
     with duckdb.connect(":memory:") as connection:
         connection.execute("SET threads = 1")
         for _ in range(_LAPS):
-            connection.execute(
-                "SELECT sum(r) FROM (SELECT row_number() OVER (PARTITION BY i % 5000 "
-                "ORDER BY hash(i)) AS r FROM range(100000) t(i)) WHERE r < 5"
-            ).fetchall()
-            best = min(best, clock.lap())
-    return _power(best / _REFERENCE), _busyness(clock.busy)
+            connection.execute(_RANKED).fetchall()
+            rows.append(clock.lap())
+        for _ in range(_LAPS):  # all of it is one lap: a pause beside a short one says little
+            start = time.process_time()
+            for _ in range(_STATEMENTS):
+                connection.execute(_PLANNED).fetchall()
+            statements.append(time.process_time() - start)
+        clock.lap()
+    ratio = max(min(rows) / _REFERENCE, min(statements) / _REFERENCE_STATEMENTS)
+    return max(_FASTEST, _power(ratio)), _busyness(clock.busy)
 
 
 class _Clock:
@@ -128,4 +158,4 @@ def _busyness(longest: float) -> float:
 
 
 def _power(ratio: float) -> float:
-    return 2.0 ** max(0, math.ceil(math.log2(ratio)))
+    return 2.0 ** math.ceil(math.log2(ratio))

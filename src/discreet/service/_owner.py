@@ -70,7 +70,8 @@ class OwnerPages:
         response = self._pages.show(
             "owner.html", request, session, title="Owner", requests=waiting, raises=raises,
             totals=totals,
-            keys=self._house.keys_of(session.actor), verified=str(report), overruns=desk.overruns,
+            keys=self._house.keys_of(session.actor), verified=str(report),
+            health=_views.health_of(desk),
             closed=bool(state.closed) or desk.braked, toml=toml, drafts=self._house.draft,
             two=desk.counter.policy.service.owners > 1, shares=_shares_text(state.limits.shares),
             twin=self._pages.twin(request, session, "requests"), **fields,

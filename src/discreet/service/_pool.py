@@ -21,7 +21,8 @@ soon as a run has taken more than its bound :math:`b`. So:
    more after any row, because each begins at its own moment of the timetable or as soon as its
    worker is free.) An owner who asks for more workers than processors has the seats given on
    sooner, after half a bound at the least: that is what the model gives (:mod:`._ticks`), so the
-   same holds for runs that keep to it.
+   same holds for runs that keep to it. Where there are twice as many on a machine that is twice as
+   fast as the model's, that is a quarter of a bound; bounds and ticks are as they were.
 2. What else the machine does lives on what runs leave of their bounds, a half and more of honest
    ones. Where that is not enough the timetable *slips*: at its tick a run has not been begun, or
    only in the second half of it. Then what its place has not begun is taken back and starts again,

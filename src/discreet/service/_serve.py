@@ -43,6 +43,8 @@ _HEAPS: Final = -8
 """``M_ARENA_MAX`` of the GNU C library."""
 _LOOK: Final = 600.0
 """Seconds that workers may take to open their tables at a start, and one to look through them."""
+_YOUNG: Final = 10_000
+"""Objects that come to be before somebody looks for what holds on to itself."""
 _CROWD: Final = 4
 """Workers for each processor, at most: ticks have more slack than that."""
 
@@ -119,8 +121,8 @@ def _desk(path: Path, home: Home, options: Options, crowd: Crowd, stack: ExitSta
     reports = [worker.ready(_LOOK) for worker in workers]
     engine = engines.Described(reports[0].description, policy)
     curator = open_curator(options.source, path, ledger=options.ledger, engine=engine)
-    slowness, busy = crowd.speed
-    desk = Desk(Counter(curator), home, slowness, options.undeclared, busy=busy)
+    _, busy = crowd.speed
+    desk = Desk(Counter(curator), home, crowd.slowness, options.undeclared, busy=busy)
     desk.clocked = all(ready.clocked for ready in reports)
     if desk.clocked:
         desk.turns = Turns(stretch=crowd.stretch)
@@ -148,6 +150,7 @@ def serve(
         address = f"[{host}]" if ":" in host else host
         gc.collect()
         gc.freeze()  # what is loaded by now stays: looking at it again and again takes a tenth
+        gc.set_threshold(_YOUNG)  # what questions underway need is no garbage: it is not looked at
         started(f"http://{address}:{port}")
         run(build(house), listener, options)
 

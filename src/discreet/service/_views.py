@@ -244,6 +244,20 @@ def requests_of(desk: Desk) -> list[dict[str, Any]]:
     return requests
 
 
+def health_of(desk: Desk) -> dict[str, Any]:
+    """Say what an operator needs to know; for owners, since when a worker is missing is not public.
+
+    It follows from how long it took to fail at opening the data.
+    """
+    return {
+        "policy": desk.name,
+        "workers": len(desk.places),
+        "missing": sum(place.missing for place in desk.places),
+        "paused": desk.braked,
+        "overruns": desk.overruns,
+    }
+
+
 def public_of(desk: Desk, signer: Signer) -> dict[str, Any]:
     """Say what everybody may know about a policy and what was released under it."""
     released = desk.board.all()
