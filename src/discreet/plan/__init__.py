@@ -123,6 +123,7 @@ from discreet.plan._types import Code, Kind, Type, of_column
 from discreet.plan._valid import damaged, integer, integers, rational
 from discreet.plan._variances import PublicVariance, Squares, Variances
 from discreet.plan._vectors import Box, Numbers, Threshold
+from discreet.plan._widths import Level, Widths, few_digits, half_of_sum
 
 __all__ = [
     "CALLS",
@@ -169,6 +170,7 @@ __all__ = [
     "KeyValue",
     "Kind",
     "Law",
+    "Level",
     "LimitGroups",
     "LimitRows",
     "Limits",
@@ -222,6 +224,7 @@ __all__ = [
     "Variances",
     "View",
     "WeightedSum",
+    "Widths",
     "Window",
     "Word",
     "about_same_rows",
@@ -243,8 +246,10 @@ __all__ = [
     "distance",
     "expr",
     "facts",
+    "few_digits",
     "fits",
     "functions",
+    "half_of_sum",
     "ingest",
     "integer",
     "integers",
