@@ -68,7 +68,9 @@ def test_a_preview_of_a_ratio_knows_no_data_and_what_is_no_ratio_has_no_line():
                  for n in (3, N))  # fmt: skip
     assert few.error() == many.error()
     assert "error   r: ± about (" in repr(many)
-    odd = _curator(3).preview("SELECT SUM(x) / (SUM(y) + 1) AS r FROM t", epsilon=1)
+    shifted = _curator(3).preview("SELECT SUM(x) / (SUM(y) + 1) AS r FROM t", epsilon=1)
+    assert shifted.error()["r"].endswith("× the ratio) ÷ what it is divided by")
+    odd = _curator(3).preview("SELECT LN(SUM(x) / SUM(y)) AS r FROM t", epsilon=1)
     assert odd.error() == {}
     assert (
         "÷ number of rows"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from contextlib import contextmanager
 from fractions import Fraction
 
 import pyarrow as pa
@@ -347,3 +348,78 @@ def test_where_the_ledger_cannot_be_read_outcomes_are_stored_all_the_same(office
         assert place.kinds() == ["debit", "settle"]
 
     office(work)
+
+
+class _Watched:
+    """A lock, and who takes it while the folder is written."""
+
+    def __init__(self, home):
+        self._lock, self._home, self._inside = threading.Lock(), home, threading.local()
+        self._together, home.together = home.together, self._written
+        self.found = []
+        """Whether the folder was written, each time that the lock was taken."""
+
+    @contextmanager
+    def _written(self):
+        with self._together():
+            self._inside.now = True
+            try:
+                yield
+            finally:
+                self._inside.now = False
+
+    def __enter__(self):
+        self.found.append(getattr(self._inside, "now", False))
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+
+def test_a_price_and_a_debit_never_wait_for_each_other(office):
+    """Prices read the folder under the guard: whoever writes it must not wait for that."""
+
+    async def work(place):
+        place.admission._guard = _Watched(place.home)
+        asked = [place.order(1), place.order(2, "0.99"), place.order(1, key="again")]
+        first, second, third = await place.pay(*asked)
+        assert first.receipt.charged
+        assert isinstance(second, BudgetExceededError)
+        assert not third.receipt.charged
+        await place.clerk.settle(asked[0][0], first, "[]")
+        assert place.kept() == {asked[0][0].id: "done"}
+        assert place.admission._guard.found
+        assert not any(place.admission._guard.found)
+
+    office(work)
+
+
+def test_what_was_not_charged_is_given_back_once(office, monkeypatch):
+    """The folder's transaction fails, and each of its steps is taken again."""
+
+    async def work(place):
+        (paid,) = await place.pay(place.order(1, "0.4"))
+        together, failed = place.home.together, []
+
+        @contextmanager
+        def full():
+            with together():
+                yield
+                if not failed:
+                    failed.append(1)
+                    raise sqlite3.OperationalError("database or disk is full")
+
+        monkeypatch.setattr(place.home, "together", full)
+        hold = threading.Event()
+        place.clerk._thread.submit(hold.wait, 30)  # so that both are in one transaction
+        asked = [place.order(1, "0.4", key="again"), place.order(2, "0.1", who="ben")]
+        paying = asyncio.create_task(place.pay(*asked))
+        await asyncio.sleep(0.01)
+        hold.set()
+        again, other = await paying
+        assert failed
+        assert again.receipt.number == paid.receipt.number
+        assert (again.receipt.charged, other.receipt.charged) == (False, True)
+        assert place.admission.room("ana", everybody=False).today == Fraction(2, 5)
+
+    office(work, daily="0.9")

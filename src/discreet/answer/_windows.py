@@ -27,12 +27,10 @@ from numpy.typing import NDArray
 
 from discreet import noise
 from discreet._dataclass import dataclass
-from discreet.plan import Box, Number, Window, damaged
+from discreet.plan import Box, Number, Window, damaged, few_digits, half_of_sum
 
 Column = NDArray[Any]
 Places = NDArray[np.int64]
-_EXACT_COUNTS: Final = 16
-"""Up to so many terms the law of a sum is computed for each number of terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,16 +271,6 @@ def _places(by: Box, f: Frames, *, dense: bool) -> tuple[Column, Column]:
 
 def half_widths(law: noise.Law, level: float, terms: Places) -> Column:
     """Half-widths of the noise in sums of so many cells; of many, that of a few more."""
-    rounded = [_rounded(int(k)) for k in terms]
-    widths = {0: 0.0, 1: float(law.interval(level).high)}
-    for k in set(rounded) - {0, 1}:
-        widths[k] = float(noise.sum_of([law], [k]).interval(level).high)
+    rounded = [few_digits(int(k)) for k in terms]
+    widths = {k: half_of_sum(law, level, k) for k in set(rounded)}
     return np.array([widths[k] for k in rounded])
-
-
-def _rounded(terms: int) -> int:
-    """Round a number of terms up to four binary digits."""
-    if terms <= _EXACT_COUNTS:
-        return terms
-    unit = 1 << (terms.bit_length() - 4)
-    return -(-terms // unit) * unit

@@ -107,8 +107,8 @@ class Curator(Terms, Fits):
             What the whole query may cost: ε (with δ where keys are selected or
             Gaussian noise is welcome), or ρ.
         within, confidence
-            Instead: margins per output column that must hold at this
-            confidence; the least cost that meets them is charged.
+            Instead: margins per output column that must hold at this confidence in every
+            row, totals included; the least cost that meets them is charged.
         limits
             "auto": how many rows of a unit count is chosen privately, within the policy's
             limit, for a fifth of the price; the answer says which share of rows is lost.

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from discreet._dataclass import dataclass
+from collections.abc import Sequence
+from typing import Final
+
+from discreet._dataclass import dataclass, replace
 from discreet._print import number
 from discreet.answer import CURRENCIES, price
 from discreet.plan import (
     Cost,
+    Law,
+    Level,
     OutputExpr,
     Plan,
+    Priced,
     StatisticValue,
     Threshold,
     Total,
+    Widths,
     level_of_each,
     possible,
     ratio_margin,
+    statistics_of,
 )
+
+_LEVELS: Final = 4
+"""Levels of totals whose margins are stated one by one."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +80,32 @@ class Quote:
     def _margin(self, out: OutputExpr, level: float) -> str | None:
         """In words; None where nothing is known before."""
         lowered, outlets = self.plan.lowered, self.plan.outlets
-        level = level_of_each(lowered, out, level)
+        if not statistics_of(out):
+            return None
+        widths = Widths(lowered, [priced.noise for priced in outlets])
+        each = level_of_each(lowered, out, level)
         if isinstance(out, StatisticValue):
-            own = lowered.formulas[out.index].margin(outlets, level)
-            return own + lowered.allowance(out.index)
-        return ratio_margin(out, lowered.formulas, lowered.values_of_one_row, outlets, level)
+            return self._of_levels(out, each, widths.levels)
+        ratio = ratio_margin(out, lowered.formulas, lowered.values_of_one_row, outlets, each)
+        return ratio or widths.words(out, level) or widths.ratio_words(out, level)
+
+    def _of_levels(self, out: StatisticValue, confidence: float, levels: Sequence[Level]) -> str:
+        """Margin of a statistic in words: of every level of totals, of many the two ends."""
+        lowered, outlets = self.plan.lowered, self.plan.outlets
+        formula, added = lowered.formulas[out.index], lowered.allowance(out.index)
+        own = formula.margin(outlets, confidence) + added
+        if not lowered.query.levels:
+            return own
+        if not levels:
+            return f"{own}, more where rows add others up"
+        shown = levels if len(levels) <= _LEVELS else (levels[0], levels[-1])
+        margins: dict[str, list[Level]] = {}
+        for each in shown:
+            words = formula.margin(_with_laws(outlets, each.laws), confidence) + added
+            margins.setdefault(words, []).append(each)
+        if len(margins) == 1 and len(shown) == len(levels):
+            return next(iter(margins))
+        return "; ".join(f"{words} {' and '.join(map(str, x))}" for words, x in margins.items())
 
     @property
     def warnings(self) -> list[str]:
@@ -125,6 +157,12 @@ class Quote:
         lines.append(f"plan    {plan.lowered.measured[:12]}")
         lines += ["        " + line for line in str(query).splitlines()]
         return "\n".join(lines)
+
+
+def _with_laws(outlets: Sequence[Priced], laws: Sequence[Law | None]) -> list[Priced]:
+    """The same parts with the noise of several cells added up, where it is a law."""
+    pairs = zip(outlets, laws, strict=True)
+    return [replace(x, law=law) if isinstance(x.law, Law) else x for x, law in pairs]
 
 
 def _count(n: int, words: str) -> str:

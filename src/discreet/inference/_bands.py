@@ -1,21 +1,39 @@
 r"""Histograms and distribution functions with bands that hold everywhere at once.
 
-Counts of K bins have independent noise, so each gets the level c^{1/K}. Numbers of rows up to a
-bin add noise up: the band is the same multiple of its own standard deviation everywhere, the
-multiple being the quantile of the largest standardised error, simulated with the law on
-record (its randomness follows from the record: one release, one band). Shares divide by
-the noisy total; both ends allow for it. Ends are made monotone, which loses nothing, as
-the distribution function is.
+Counts of K bins have independent noise, so each gets the level c^{1/K}.
 
-For a population the exact distribution function of the sample is within
-:math:`\sqrt{\ln(2/\alpha)/2n}` of it (Dvoretzky, Kiefer, Wolfowitz; Massart's constant);
-half of the error allowed is for that, and n is its lower bound. One row of each person is
+Shares
+------
+With S_j the noisy number of rows up to bin j, A_j the noise of these bins and B_j that of all
+others, the share F_j of rows up to bin j leaves
+
+.. math:: S_j-F_jS_K=(1-F_j)A_j-F_jB_j,
+
+noise alone, whose variance is :math:`\sigma^2(j(1-F_j)^2+(K-j)F_j^2)`. Two steps (Berger and
+Boos 1994) turn that into a band:
+
+1. Whatever F is, that over its standard deviation is at most
+   :math:`\sqrt{A_j^2/j+B_j^2/(K-j)}/\sigma`, by Cauchy and Schwarz. The quantile of the largest of
+   these, simulated with the law on record, gives a first band at a tenth of the error.
+2. Within it the noise is linear in F_j, so that it is largest at one of the two ends. The
+   quantile of the largest over all bins, each divided by the standard deviation at the
+   estimate, gives the band at the rest of the error.
+
+Where the noise hides how many rows there are the band is [0, 1]. Ends are made monotone, which
+loses nothing, as the distribution function is. Randomness follows from the record: one
+release, one band.
+
+For a population S_j − F_jS_K holds the sampling error of X_j − F_jn as well, by no more than
+:math:`\sqrt n\,D` for all j at once, :math:`P(D>x)\le2e^{-2x^2}` (Dvoretzky, Kiefer, Wolfowitz;
+Massart's constant), which is independent of the noise: the quantile is that of the sum of both,
+with n at its upper bound, to which a twentieth of the error goes. One row of each person is
 required.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,7 +43,7 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
-from discreet.inference._inputs import noisy, repeatable, sampled
+from discreet.inference._inputs import Noisy, noisy, repeatable, sampled
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._results import POPULATION, QUERY, one_of
 
@@ -34,6 +52,12 @@ if TYPE_CHECKING:
 
 DRAWS = 9_999
 _MOST = 400_000
+
+_FIRST = 0.1
+"""Part of the error for the first band of shares."""
+
+_SIZE = 0.05
+"""Part of the error for the number of rows, where a population is asked about."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,38 +150,88 @@ def ecdf(
     item, bins = _read(answer, column)
     level = _exact.confidence(confidence)
     whole = one_of(target, ("query", "population"), "target") == "population"
-    error = (1 - level) / (2 if whole else 1)
-    steps = np.sqrt(np.arange(1, len(bins) + 1))
-    source = repeatable(rng, item)
+    error = 1 - level
     draws = max(DRAWS, math.ceil(20 / error))
     if draws > _MOST:
         raise ParameterError(
             "a band at this confidence needs more draws than are made",
             hint=Hint("confidence", 0.99),
         )
-    worst = np.empty(draws)
-    chunk = max(1, 2_000_000 // len(bins))
-    for start in range(0, draws, chunk):
-        size = min(chunk, draws - start)
-        walks = np.abs(np.cumsum(item.noise.simulate(source, (size, len(bins))), axis=1))
-        worst[start : start + size] = (walks / steps).max(axis=1)
-    k = min(math.ceil((draws + 1) * (1 - error)), draws)
-    off = np.sort(worst)[k - 1] * steps
-    sums = np.cumsum(np.asarray(item.value, dtype=np.float64))
-    least, most = max(sums[-1] - off[-1], 1.0), max(sums[-1] + off[-1], 1.0)
-    low = np.maximum(sums - off, 0.0) / most
-    high = np.maximum(sums + off, 0.0) / least
-    low[-1] = 1.0
     if whole:
         sampled(item, across=True)
-        drift = math.sqrt(math.log(2 / error) / (2 * least))
-        low, high = low - drift, high + drift
-        low[-1] = 1.0
+    sums = np.cumsum(np.asarray(item.value, dtype=np.float64))
+    low, high = _shares(sums, item, draws, error, repeatable(rng, item), whole=whole)
     low = np.clip(np.maximum.accumulate(low), 0.0, 1.0)
     high = np.clip(np.minimum.accumulate(high[::-1])[::-1], 0.0, 1.0)
     middle = np.clip(np.maximum.accumulate(sums / max(sums[-1], 1.0)), 0.0, 1.0)
     covers = POPULATION if whole else QUERY
     return Band(bins, np.clip(middle, low, high), low, high, level, covers, "share of rows up to")
+
+
+def _shares(
+    sums: Floats, item: Noisy, draws: int, error: float, source: np.random.Generator, *, whole: bool
+) -> tuple[Floats, Floats]:
+    """Ends of the shares up to each bin, all at once; the last share is one."""
+    below, total, last = sums[:-1], float(sums[-1]), np.ones(1)
+    walks = _Walks(item, draws, sums.size, int(source.integers(2**62)))
+    up = np.arange(1.0, sums.size)
+    squared = walks.quantile(lambda a, b: a**2 / up + b**2 / (sums.size - up), _FIRST * error)
+    if not up.size or total**2 <= squared * sums.size:
+        return np.append(np.zeros(up.size), last), np.append(np.ones(up.size), last)
+    low, high = _first_band(below, total, squared, up)
+    share = np.clip(below / total, low, high)
+    spread = np.sqrt(up * (1 - share) ** 2 + (sums.size - up) * share**2)
+    rest, more = (1 - _FIRST) * error, np.zeros(draws)
+    if whole:
+        spread, rest = np.ones(up.size), rest - _SIZE * error
+        least = total - walks.quantile(lambda a, b: np.abs(a + b), _SIZE * error)
+        # D by its bound: P(D > x) = 2·exp(−2x²), as far as that is a probability
+        sampling = np.sqrt(np.log(2 / (1 - source.random(draws))) / 2)
+        more = total / math.sqrt(max(least, 1.0)) * sampling
+
+    def largest(a: Floats, b: Floats) -> Floats:
+        ends = (np.abs((1 - f) * a - f * b) / spread for f in (low, high))
+        return np.maximum(*ends)
+
+    off = walks.quantile(largest, rest, more) * spread
+    ends = (below - off) / total, (below + off) / total
+    if not whole:
+        ends = np.maximum(low, ends[0]), np.minimum(high, ends[1])
+    return np.append(ends[0], last), np.append(ends[1], last)
+
+
+def _first_band(below: Floats, total: float, squared: float, up: Floats) -> tuple[Floats, Floats]:
+    """Shares F with (S_j − F·S_K)² ≤ squared·(j(1 − F)² + (K − j)F²)."""
+    bins = up.size + 1
+    a = total**2 - squared * bins
+    b = below * total - squared * up
+    root = np.sqrt(np.maximum(b**2 - a * (below**2 - squared * up), 0.0))
+    return np.clip((b - root) / a, 0.0, 1.0), np.clip((b + root) / a, 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walks:
+    """Simulated noise of the bins up to each one and of all others, the same every time."""
+
+    item: Noisy
+    draws: int
+    bins: int
+    seed: int
+
+    def quantile(
+        self, of: Callable[[Floats, Floats], Floats], error: float, more: Floats | None = None
+    ) -> float:
+        """Value that the largest over all bins, and what is added to it, exceeds so seldom."""
+        source, worst = np.random.default_rng(self.seed), np.zeros(self.draws)
+        chunk = max(1, 2_000_000 // self.bins) if self.bins > 1 else self.draws
+        for start in range(0, self.draws, chunk) if self.bins > 1 else ():
+            here = slice(start, min(start + chunk, self.draws))
+            noise = self.item.noise.simulate(source, (here.stop - start, self.bins))
+            walks = np.cumsum(noise, axis=1)
+            worst[here] = of(walks[:, :-1], walks[:, -1:] - walks[:, :-1]).max(axis=1)
+        worst = worst if more is None else worst + more
+        k = min(math.ceil((self.draws + 1) * (1 - error)), self.draws)
+        return float(np.partition(worst, k - 1)[k - 1])
 
 
 def _read(answer: Answer, column: str | None) -> tuple[Any, tuple[Any, ...]]:

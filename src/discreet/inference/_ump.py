@@ -234,7 +234,7 @@ def _pvalue(z: float, n: int, p: float, law: Tulap, side: str, *, slack: float) 
     return min(1.0, _above(n * p + distance, n, p, law) + 1 - _above(n * p - distance, n, p, law))
 
 
-def _invert(z: float, n: int, law: Tulap, level: float, side: str, slack: float) -> Interval:
+def _invert(z: float, n: int, law: Tulap, level: float, side: str, *, slack: float) -> Interval:
     alpha = 1 - level
     middle = min(max(z / n, 0.0), 1.0)
     start, end = (middle, middle) if side == "two-sided" else (1.0, 0.0)

@@ -124,6 +124,7 @@ from discreet.plan._valid import damaged, integer, integers, rational
 from discreet.plan._variances import PublicVariance, Squares, Variances
 from discreet.plan._vectors import Box, Numbers, Threshold
 from discreet.plan._weight import AT_ONCE, check_together, counted
+from discreet.plan._widths import Level, Widths, few_digits, half_of_sum
 
 __all__ = [
     "AT_ONCE",
@@ -171,6 +172,7 @@ __all__ = [
     "KeyValue",
     "Kind",
     "Law",
+    "Level",
     "LimitGroups",
     "LimitRows",
     "Limits",
@@ -224,6 +226,7 @@ __all__ = [
     "Variances",
     "View",
     "WeightedSum",
+    "Widths",
     "Window",
     "Word",
     "about_same_rows",
@@ -247,8 +250,10 @@ __all__ = [
     "distance",
     "expr",
     "facts",
+    "few_digits",
     "fits",
     "functions",
+    "half_of_sum",
     "ingest",
     "integer",
     "integers",

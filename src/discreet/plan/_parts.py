@@ -29,7 +29,7 @@ from discreet import privacy as p
 from discreet._dataclass import dataclass, field
 from discreet._exact import show
 from discreet.errors import NotProvedError, ParameterError
-from discreet.noise import LARGEST_SCALE, DiscreteGaussian, DiscreteLaplace
+from discreet.noise import LARGEST_SCALE, DiscreteGaussian, DiscreteLaplace, Sum
 from discreet.plan._choices import Choice
 from discreet.plan._stability import Sensitivity
 from discreet.plan._types import Code
@@ -387,8 +387,9 @@ class Priced:
     @property
     def noise(self) -> Law | None:
         """Law of the integers that are added, where there are any."""
-        law = getattr(self.law, "law", self.law)  # a selection of keys holds its law
-        return law if isinstance(law, Law) else None
+        law: Any = getattr(self.law, "law", self.law)  # a selection of keys holds its law
+        # a total of a level has the noise of its cells, added up
+        return law if isinstance(law, DiscreteLaplace | DiscreteGaussian | Sum) else None  # type: ignore[return-value]
 
     def releases(self, groups: Sequence[Groups], cells: Cells, draw: Draw) -> tuple[Release, ...]:
         """Measure the groups and add the noise that was priced."""

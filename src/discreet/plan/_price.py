@@ -58,9 +58,10 @@ from discreet.plan._parts import (
     charge,
     fits,
 )
-from discreet.plan._query import StatisticValue
-from discreet.plan._target import level_of_each
+from discreet.plan._query import OutputExpr, StatisticValue
+from discreet.plan._target import statistics_of
 from discreet.plan._top import largest_first
+from discreet.plan._widths import Widths
 
 Noise = Choice["laplace", "gaussian"]
 
@@ -312,11 +313,13 @@ def _meeting(lowered: Lowered, ask: Ask, rule: Callable[[Fraction], Rule]) -> li
             )
         if margin < 0:
             raise ParameterError("a margin must not be negative")
-        formula = _promised(lowered, outputs[name], name)
-        level = level_of_each(lowered, outputs[name], ask.confidence)
-        parts = {id(lowered.outlets[i]) for i in formula.parts}
+        out = outputs[name]
+        _check_promise(lowered, out, name)
+        formulas = [lowered.formulas[i] for i in statistics_of(out)]
+        parts = {id(lowered.outlets[i]) for formula in formulas for i in formula.parts}
         indices = [i for i, part in enumerate(lowered.parts) if id(part) in parts and part.private]
-        share = _least(lowered, formula, margin, level, rule) if indices else Fraction(1, 10**6)
+        within = (out, margin, ask.confidence)
+        share = _least(lowered, within, parts, rule) if indices else Fraction(1, 10**6)
         for i in indices or range(0):
             shares[i] = max(shares.get(i, Fraction(0)), share)
     if not ask.within:
@@ -327,36 +330,37 @@ def _meeting(lowered: Lowered, ask: Ask, rule: Callable[[Fraction], Rule]) -> li
     return [rule(shares.get(i, least)) for i in range(len(lowered.parts))]
 
 
-def _promised(lowered: Lowered, out: object, name: str) -> Total | WeightedSum:
-    formula = lowered.formulas[out.index] if isinstance(out, StatisticValue) else None
-    if not isinstance(formula, Total | WeightedSum):
+def _check_promise(lowered: Lowered, out: OutputExpr, name: str) -> None:
+    """Refuse a margin of what has no noise, or noise that does not alone decide its error."""
+    quiet = [None] * len(lowered.outlets)
+    if not statistics_of(out) or Widths(lowered, quiet).widest(out, 0.95) is None:
         raise ParameterError(
             f"the error of {name!r} depends on private counts, so no price can promise it",
             hint="put margins on a COUNT or SUM column",
         )
-    return formula
 
 
 def _least(
     lowered: Lowered,
-    formula: Total | WeightedSum,
-    margin: Fraction,
-    level: float,
+    within: tuple[OutputExpr, Fraction, float],
+    parts: set[int],
     rule: Callable[[Fraction], Rule],
 ) -> Fraction:
-    """Smallest share (rounded up to 4 digits) at which the noise stays within a margin.
+    """Smallest share (rounded up to 4 digits) at which every row stays within a margin.
 
     Intervals grow with the noise, so halving finds it; the laws themselves decide.
     """
+    out, margin, confidence = within
 
     def meets(share: Fraction) -> bool:
         trial = rule(share)
         laws = [
-            trial.law(part.sensitivity) if part.private and i in formula.parts else None
-            for i, part in enumerate(lowered.outlets)
+            trial.law(part.sensitivity) if part.private and id(part) in parts else None
+            for part in lowered.outlets
         ]
+        half = Widths(lowered, laws).widest(out, confidence)
         # a hair is left for the rounding of a product of doubles
-        return Fraction(formula.half(laws, level)) <= margin * (1 + Fraction(1, 10**12))
+        return half is not None and Fraction(half) <= margin * (1 + Fraction(1, 10**12))
 
     low = high = _LEAST
     while not meets(high):

@@ -94,13 +94,25 @@ def level_of_each(lowered: Lowered, out: OutputExpr, level: float) -> float:
     be chosen must hold at once, and the noise of cells is independent.
     """
     query = lowered.query
-    cells = combinations(query.keys)
-    if cells is None or lowered.selector is not None:
+    by_level = rows_by_level(query)
+    if by_level is None or lowered.selector is not None:
         return level  # how many cells there will be is not public, or they are chosen before
-    choosers = choosing(query.having, query.order, query.limit, cells, query.qualify)
-    if shares_noise(lowered.formulas, statistics_of(out), choosers):
-        return 1 + math.expm1(math.log(level) / max(cells, 1))
-    return level
+    rows = max(sum(n for _, n in by_level), 1)
+    choosers = choosing(query.having, query.order, query.limit, rows, query.qualify)
+    if not shares_noise(lowered.formulas, statistics_of(out), choosers):
+        return level
+    if query.levels or windows_of(out):
+        return 1 - (1 - level) / rows  # rows that add up the same cells share noise
+    return 1 + math.expm1(math.log(level) / rows)
+
+
+def rows_by_level(query: Query) -> list[tuple[tuple[str, ...], int]] | None:
+    """Keys and number of rows of every level of totals; None where keys are selected."""
+    sizes = {key.name: key.codes for key in query.keys}
+    if any(codes is None for codes in sizes.values()):
+        return None
+    levels = query.levels or (tuple(sizes),)
+    return [(names, math.prod(len(sizes[n] or ()) for n in names)) for names in levels]
 
 
 def target(query: Query, aggregates: Sequence[Aggregate]) -> list[str]:

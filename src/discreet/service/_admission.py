@@ -169,7 +169,7 @@ class Admission:
         service = self._counter.policy.service
         with self._guard:
             spent = "" if service.daily is None else f"{self._day().get(analyst)} {self._today[0]}"
-            return f"{spent} {[o.id for o in self._waiting()]}"
+            return f"{spent} {[o.id for o in self._waiting()]} {list(self._underway)}"
 
     def _day(self) -> dict[str, Fraction]:
         """What each analyst has spent today; read from the ledger once a day."""

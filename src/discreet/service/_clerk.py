@@ -107,15 +107,19 @@ class Clerk:
         self._put(_Settlement(order, payment, text, done))
         await done
 
-    def end(self, order: Order, text: str | None, keep: Callable[[Order], None]) -> None:
+    def end(self, order: Order, text: str | None) -> None:
         """Keep an order with its outcome; None: it failed."""
+        self._conclude(order, text)
+        self._orders.keep(order)
+
+    def _conclude(self, order: Order, text: str | None) -> None:
+        """Give an order its outcome; what else it says is read from the ledger."""
         if text is not None:
             with self._ledger.glance():
                 order.left = self._counter.left(order.analyst)
             if order.fingerprint is None:
                 self._orders.name_policy(order)
         order.text, order.state = text, "failed" if text is None else "done"
-        keep(order)
 
     def close(self) -> None:
         """Take nothing more."""
@@ -169,25 +173,38 @@ class Clerk:
             raise
         for (payment, _), result in zip(claims, paid, strict=True):
             payment.result = result
-        pairs = zip(settlements, outcomes, strict=True)
-        settled = [(s, partial(self._settled, s, outcome)) for s, outcome in pairs]
-        self._enter([*settled, *((p, partial(self._paid, p)) for p, _ in claims)])
+        debited = [payment for payment, _ in claims if self._account(payment)]
+        self._enter([
+            *((s, partial(self._orders.keep_state, s.order))
+              for s in self._concluded(settlements, outcomes)),
+            *((p, partial(self._orders.keep, p.order)) for p in debited),
+        ])  # fmt: skip
 
-    def _enter(self, steps: Sequence[tuple[_Request, Callable[[], None]]]) -> None:
-        """Enter into the folder what the ledger has; together, or each for itself."""
+    def _concluded(
+        self, settlements: Sequence[_Settlement], outcomes: Sequence[Outcome | DiscreetError]
+    ) -> list[_Settlement]:
+        """Give orders their outcomes, and those that have one; the folder does not wait for it."""
         with ExitStack() as stack:
             with suppress(LedgerError):  # else each asks, and is told why not
                 stack.enter_context(self._ledger.glance())
-            try:
-                with self._home.together():
-                    for request, step in steps:
-                        _try(request, step)
-            except sqlite3.Error:  # a full disk, for one
-                for request, step in steps:
-                    try:
-                        _try(request, step)
-                    except sqlite3.Error as error:
-                        request.fail(error)
+            pairs = zip(settlements, outcomes, strict=True)
+            return [s for s, outcome in pairs if self._settled(s, outcome)]
+
+    def _enter(self, steps: Sequence[tuple[_Request, Callable[[], None]]]) -> None:
+        """Enter into the folder what the ledger has; together, or each for itself.
+
+        Whoever has the folder's lock takes no other one: others read the folder under theirs.
+        """
+        try:
+            with self._home.together():
+                for _, step in steps:
+                    step()
+        except sqlite3.Error:  # a full disk, for one
+            for request, step in steps:
+                try:
+                    step()
+                except sqlite3.Error as error:
+                    request.fail(error)
 
     def _claims(self, payments: Sequence[_Payment]) -> list[tuple[_Payment, Claim]]:
         """Give what is to be debited; where the ledger cannot be read, nothing is."""
@@ -223,31 +240,28 @@ class Clerk:
         if payment.day is not None:
             self._admission.give_back(payment.day, payment.order)
 
-    def _paid(self, payment: _Payment) -> None:
-        """Keep an order that was debited."""
+    def _account(self, payment: _Payment) -> bool:
+        """Enter whether an order was debited, once, and what it has from its debit."""
         paid, order = payment.result, payment.order
         if not isinstance(paid, Paid) or not paid.receipt.charged:
             self._give_back(payment)
-            return
+            return False
         self._admission.charged(order)
         order.line, order.hash = paid.receipt.number, paid.receipt.hash
         order.fingerprint, order.state = paid.entry.fingerprint, "running"
-        self._orders.keep(order)
+        return True
 
-    def _settled(self, settlement: _Settlement, outcome: Outcome | DiscreetError) -> None:
-        """Keep an order whose outcome is stored; a failure is one, too."""
-        if isinstance(outcome, DiscreetError) and not isinstance(outcome, EngineError):
-            raise outcome
-        text = None if isinstance(outcome, EngineError) else outcome.text
-        self.end(settlement.order, text, self._orders.keep_state)
-
-
-def _try(request: _Request, step: Callable[[], None]) -> None:
-    """Take a step for somebody; a refusal is theirs alone."""
-    try:
-        step()
-    except DiscreetError as refusal:
-        request.result = refusal
+    def _settled(self, settlement: _Settlement, outcome: Outcome | DiscreetError) -> bool:
+        """Give an order its stored outcome, a failure for one; a refusal to store it has none."""
+        try:
+            if isinstance(outcome, DiscreetError) and not isinstance(outcome, EngineError):
+                raise outcome
+            text = None if isinstance(outcome, EngineError) else outcome.text
+            self._conclude(settlement.order, text)
+        except DiscreetError as refusal:
+            settlement.result = refusal
+            return False
+        return True
 
 
 def _tell(requests: Sequence[_Request]) -> None:

@@ -356,7 +356,7 @@ class Desk:
         """Give what is stored, as the question wants it."""
         text = await self._copy(order, record, bill, begun=own)
         order.cached = not own
-        await self.write(lambda: self.clerk.end(order, text, self.orders.keep))
+        await self.write(lambda: self.clerk.end(order, text))
         order.end()
 
     async def _same(self, payment: Paid) -> Order | None:
