@@ -144,10 +144,12 @@ def footer(answer: Answer, level: str = "95 %", *, undetermined: bool = False) -
     if answer.cached:
         words = "stored answer, free of charge"
     parts = [f"± at {level}", words]
-    if answer.left:
+    if answer.dummy:  # its own budget is made up, too
+        real = "" if answer.cached else f"; the real answer would {words}"
+        words = f"nothing was charged{real}"
+        parts = ["MADE-UP DATA: NOT A RELEASE", f"± at {level}", words]
+    elif answer.left:
         parts.append(answer.left)
-    if answer.dummy:
-        parts.insert(0, "MADE-UP DATA: NOT A RELEASE")
     if answer.tainted:
         parts.append("TEST NOISE: NOT PRIVATE")
     lines = [" · ".join(parts)]
