@@ -19,7 +19,7 @@ from typing import Final
 from discreet.errors import UnsupportedQueryError
 
 MOST: Final = 12_000
-"""Parts of a question: what that many take is worked out in half a second or so."""
+"""Parts of a question: so many are read, proved and priced in a second or two."""
 AT_ONCE: Final = 3
 """Heaviest questions that may be asked together."""
 TOGETHER: Final = AT_ONCE * MOST
