@@ -92,6 +92,21 @@ def test_bands_of_a_population_hold():
     assert _missed(120, 500, _people, sampled=True) <= most(120)
 
 
+@pytest.mark.parametrize(("n", "half"), [(60, 0.45), (300, 0.07), (2000, 0.01)])
+def test_shares_of_rows_are_within_narrow_bands(n, half):
+    """Rows up to a bin and all rows had ends of their own: bands were up to three times as wide."""
+    rng, widths, missed, blind = _generator(f"narrow{n}"), [], 0, 0
+    for answer, fixed, _ in _answers(rng, 100, n, sampled=False):
+        band, truth = inf.ecdf(answer), np.cumsum(fixed) / fixed.sum()
+        middle, most_off = (band.low + band.high) / 2, (band.high - band.low) / 2
+        missed += bool(((truth < band.low - 1e-9) | (truth > band.high + 1e-9)).any())
+        blind += bool((np.abs(truth - middle) > most_off / 2).any())
+        widths.append(most_off.max())
+    assert missed <= most(100)
+    assert blind > most(100)
+    assert np.median(widths) < half
+
+
 def test_bins_one_by_one_and_tables_for_populations_fail_the_same_harness():
     def each(answer):
         item = inf.noisy(answer, "n")

@@ -1,11 +1,14 @@
 r"""Histograms and distribution functions with bands that hold everywhere at once.
 
-Counts of K bins have independent noise, so each gets the level c^{1/K}. Numbers of rows up to a
-bin add noise up: the band is the same multiple of its own standard deviation everywhere, the
-multiple being the quantile of the largest standardised error, simulated with the law on
-record (its randomness follows from the record: one release, one band). Shares divide by
-the noisy total; both ends allow for it. Ends are made monotone, which loses nothing, as
-the distribution function is.
+Counts of K bins have independent noise, so each gets the level c^{1/K}. The share F of rows up to a
+bin is where :math:`S-FN` would be zero, S and N being the numbers of rows up to the bin and in all.
+Its noise is :math:`W-FW_K`, W the noise added up. The band is so many widths about S/N that no
+:math:`|W-FW_K|/N` exceeds them, simulated with the law on record (its randomness follows from the
+record: one release, one band). The width of a bin is the mean of its own deviation and the
+largest one. F is taken to be S/N in the simulation, which is off by no more than the band, so that
+errors differ by the share :math:`\rho=|W_K|/N` at most: the band is made :math:`1/(1-\rho)` times
+as wide, ρ at a tenth of the error allowed. Where ρ is no small number, S and N have ends of their
+own. Ends are made monotone, which loses nothing, as the distribution function is.
 
 For a population the exact distribution function of the sample is within
 :math:`\sqrt{\ln(2/\alpha)/2n}` of it (Dvoretzky, Kiefer, Wolfowitz; Massart's constant);
@@ -25,7 +28,7 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
-from discreet.inference._inputs import noisy, repeatable, sampled
+from discreet.inference._inputs import Noisy, noisy, repeatable, sampled
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._results import POPULATION, QUERY, one_of
 
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
 
 DRAWS = 9_999
 _MOST = 400_000
+_SHARE = 0.1
+"""Part of the error allowed that the noise of the number of rows gets."""
+_CLEAR = 0.5
+"""Part of the rows up to which the noise of their number is small."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +134,6 @@ def ecdf(
     level = _exact.confidence(confidence)
     whole = one_of(target, ("query", "population"), "target") == "population"
     error = (1 - level) / (2 if whole else 1)
-    steps = np.sqrt(np.arange(1, len(bins) + 1))
     source = repeatable(rng, item)
     draws = max(DRAWS, math.ceil(20 / error))
     if draws > _MOST:
@@ -135,18 +141,8 @@ def ecdf(
             "a band at this confidence needs more draws than are made",
             hint=Hint("confidence", 0.99),
         )
-    worst = np.empty(draws)
-    chunk = max(1, 2_000_000 // len(bins))
-    for start in range(0, draws, chunk):
-        size = min(chunk, draws - start)
-        walks = np.abs(np.cumsum(item.noise.simulate(source, (size, len(bins))), axis=1))
-        worst[start : start + size] = (walks / steps).max(axis=1)
-    k = min(math.ceil((draws + 1) * (1 - error)), draws)
-    off = np.sort(worst)[k - 1] * steps
     sums = np.cumsum(np.asarray(item.value, dtype=np.float64))
-    least, most = max(sums[-1] - off[-1], 1.0), max(sums[-1] + off[-1], 1.0)
-    low = np.maximum(sums - off, 0.0) / most
-    high = np.maximum(sums + off, 0.0) / least
+    low, high, least = _shares(item, sums, error, draws, source)
     low[-1] = 1.0
     if whole:
         sampled(item, across=True)
@@ -158,6 +154,38 @@ def ecdf(
     middle = np.clip(np.maximum.accumulate(sums / max(sums[-1], 1.0)), 0.0, 1.0)
     covers = POPULATION if whole else QUERY
     return Band(bins, np.clip(middle, low, high), low, high, level, covers, "share of rows up to")
+
+
+def _shares(
+    item: Noisy, sums: Floats, error: float, draws: int, source: np.random.Generator
+) -> tuple[Floats, Floats, float]:
+    """Ends of the shares of rows up to each bin, and of how many rows there are at least."""
+    near = np.clip(np.maximum.accumulate(sums / max(sums[-1], 1.0)), 0.0, 1.0)
+    at = np.arange(1, sums.size + 1)
+    own = np.sqrt(np.maximum(at * (1 - 2 * near) + near**2 * sums.size, 0.0))
+    wide, steps = (own + own.max()) / 2 + 1e-9, np.sqrt(at)
+    of_share, of_rows, of_all = np.empty(draws), np.empty(draws), np.empty(draws)
+    chunk = max(1, 2_000_000 // sums.size)
+    for start in range(0, draws, chunk):
+        part = slice(start, min(start + chunk, draws))
+        walks = np.cumsum(item.noise.simulate(source, (part.stop - start, sums.size)), axis=1)
+        of_all[part] = np.abs(walks[:, -1])
+        of_rows[part] = (np.abs(walks) / steps).max(axis=1)
+        of_share[part] = (np.abs(walks - near * walks[:, -1:]) / wide).max(axis=1)
+    far = _worst(of_all, _SHARE * error) / max(float(sums[-1]), 1.0)
+    if far < _CLEAR:
+        off = _worst(of_share, (1 - _SHARE) * error) / (1 - far) * wide
+        least = max(float(sums[-1]) * (1 - far), 1.0)
+        return (sums - off) / sums[-1], (sums + off) / sums[-1], least
+    off = _worst(of_rows, error) * steps
+    least, most = max(sums[-1] - off[-1], 1.0), max(sums[-1] + off[-1], 1.0)
+    return np.maximum(sums - off, 0.0) / most, np.maximum(sums + off, 0.0) / least, float(least)
+
+
+def _worst(simulated: Floats, error: float) -> float:
+    """What is exceeded with this probability."""
+    k = min(math.ceil((simulated.size + 1) * (1 - error)), simulated.size)
+    return float(np.sort(simulated)[k - 1])
 
 
 def _read(answer: Answer, column: str | None) -> tuple[Any, tuple[Any, ...]]:
