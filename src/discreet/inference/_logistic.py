@@ -170,7 +170,7 @@ class Logistic(Fitted):
                 return root
             beta, information, noise = root
             slack = self._slack(beta, information, noise)
-            inverse = np.linalg.inv(information)
+            inverse = np.asarray(np.linalg.inv(information), dtype=np.float64)
         except np.linalg.LinAlgError:
             return HIDDEN
         return (

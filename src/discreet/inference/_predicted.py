@@ -209,8 +209,8 @@ def _error_variance(score: Score, error: float) -> float:
         return math.nan
     squares, noise, reach = score.rest()
     high = squares + float(special.ndtri(1 - error / 4)) * noise
-    reach = np.array([score.released.rows * reach])
-    most = expected_squares(np.array([max(high, 0.0)]), reach, error / 2)
+    of_unit = np.array([score.released.rows * reach])
+    most = expected_squares(np.array([max(high, 0.0)]), of_unit, error / 2)
     return float(most[0]) / max(float(score.released.values[0]) - len(score.scale), 1.0)
 
 

@@ -9,6 +9,7 @@ policy; whether anybody has more is private, and can be bought.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 from discreet._print import number
 from discreet._text import quoted
@@ -43,7 +44,7 @@ def _limited(e: Expr) -> Iterator[Capped]:
 
 
 def _words(cap: Capped) -> str:
-    return number(float(cap.type.value(cap.hi))).replace("\u2009", " ")
+    return number(float(Fraction(str(cap.type.value(cap.hi))))).replace("\u2009", " ")
 
 
 def _keys(query: Query) -> Iterator[str]:
