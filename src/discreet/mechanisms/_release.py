@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import math
-import secrets
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
@@ -35,6 +34,10 @@ class Interval:
 
     def __repr__(self) -> str:
         return f"[{_number(self.low)}, {_number(self.high)}] ({100 * self.confidence:.4g} %)"
+
+
+def _coin() -> str:
+    return noise.random_words(2).tobytes().hex()
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -75,7 +78,7 @@ class Release:
     price: str
     rounded: bool = False
     tainted: bool = False
-    coin: str = field(default_factory=lambda: secrets.token_hex(16), kw_only=True)
+    coin: str = field(default_factory=_coin, kw_only=True)
 
     def interval(self, confidence: Number = 0.95, *, simultaneous: bool = False) -> Interval:
         """Return the set of true values compatible with the answer.
