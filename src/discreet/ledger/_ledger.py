@@ -71,7 +71,6 @@ from discreet.ledger._chain import (
     gone,
     next_line,
     reached,
-    seals,
 )
 from discreet.ledger._decisions import (
     Decisions,
@@ -92,14 +91,12 @@ from discreet.ledger._outcomes import (
     debit_body,
     outcome_of,
     question_of,
-    same_question,
     slot_of,
-    waiting_for,
 )
 from discreet.ledger._protocol import Balance, Entry, Receipt, Verified
 from discreet.ledger._state import FORMAT, State, cost_body
 from discreet.ledger._store import Store, Transaction
-from discreet.ledger._turn import Turn, asked_in, now, settle_in, unsettled
+from discreet.ledger._turn import Turn, now, payment_of, settle_in, unsettled
 from discreet.policy import Policy
 
 T = TypeVar("T")
@@ -441,7 +438,7 @@ class ChainedLedger(Glances, Decisions):
         body: Mapping[str, Any] = debit_body(state, entry)
         question = question_of(state, entry, body["cost"])
         body = Frozen({**body, "question": question})  # it is spelled once
-        receipt = self._payment(turn.tx, turn.head, entry, slot, question)
+        receipt = payment_of(turn.tx, turn.head, entry, slot, question)
         if receipt is None:
             check_paid(turn.tx, state, entry)
             then = self._admit(state, entry, body, turn.head.number + 1)
@@ -467,7 +464,7 @@ class ChainedLedger(Glances, Decisions):
         self._acceptable(entry)
         with self.reading() as (tx, head):
             question = question_of(head.content, entry, cost_body(entry.cost))
-            receipt = self._payment(tx, head, entry, slot_of(entry.analyst, entry.key), question)
+            receipt = payment_of(tx, head, entry, slot_of(entry.analyst, entry.key), question)
         if receipt is None or receipt.stored is None:
             return None
         self._mark(head)
@@ -504,43 +501,6 @@ class ChainedLedger(Glances, Decisions):
             isinstance(entry.key, str) and 0 < len(entry.key) <= _LONGEST_KEY
         ):
             raise ParameterError(f"a key is a text of 1 to {_LONGEST_KEY} characters")
-
-    def _payment(
-        self, tx: Transaction, head: Head, entry: Entry, slot: str | None, question: str
-    ) -> Receipt | None:
-        """The line that has paid for this question already, if there is one."""
-        number = None if slot is None else tx.in_slot(slot)
-        keyed = number is not None
-        if number is None and entry.runs:
-            live = entry.live if entry.fresh else set()
-            number = (not entry.fresh and tx.answered(question)) or waiting_for(
-                tx, head, question, live
-            )
-        if number is None:
-            return None
-        line, by = tx.line(number), None
-        if line is not None and line.kind == "key":
-            by = reached(tx.line, head, number).content
-            number, line = by["debit"], tx.line(by["debit"])
-        if line is None or line.kind != "debit" or not seals(line):
-            raise damaged(number)
-        debit = line.entry(self.identity)
-        runs = line.content.get("runs", True)
-        outcome = outcome_of(tx, head, line, None if keyed else question) if runs else None
-        pair = (debit.analyst, debit.key) if by is None else (by["analyst"], by["key"])
-        if keyed and (slot_of(*pair) != slot or (by and by["line"] != line.hash)):
-            raise damaged(number)
-        first = line.content.get("question") or asked_in(tx, number)
-        same = same_question(head.content, entry, first) and debit.external == entry.external
-        if keyed and not same:
-            raise IdempotencyError(
-                f"the key {entry.key!r} was used for another question, price or source, or in an "
-                "earlier period",
-                hint="use a new key for a new question",
-            )
-        done, record = (False, None) if outcome is None else outcome
-        failed = outcome is not None and not done
-        return Receipt(number, line.hash, line.when, charged=False, stored=record, failed=failed)
 
     def settle(self, receipt: Receipt, record: str | None) -> str | None:
         """Store the outcome of a run (None: it failed), unless one is stored.

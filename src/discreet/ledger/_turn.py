@@ -9,7 +9,12 @@ from typing import Any
 from discreet._canonical import digest
 from discreet._dataclass import dataclass
 from discreet._log import note
-from discreet.errors import LedgerBusyError, LedgerError, LedgerIntegrityError
+from discreet.errors import (
+    IdempotencyError,
+    LedgerBusyError,
+    LedgerError,
+    LedgerIntegrityError,
+)
 from discreet.ledger._chain import (
     GENESIS,
     Head,
@@ -18,10 +23,18 @@ from discreet.ledger._chain import (
     damaged,
     jump_of,
     next_line,
+    reached,
     seals,
 )
-from discreet.ledger._outcomes import check_store, outcome_of, settling
-from discreet.ledger._protocol import Receipt
+from discreet.ledger._outcomes import (
+    check_store,
+    outcome_of,
+    same_question,
+    settling,
+    slot_of,
+    waiting_for,
+)
+from discreet.ledger._protocol import Entry, Receipt
 from discreet.ledger._state import FORMAT, State, by_rho
 from discreet.ledger._store import Transaction
 
@@ -112,3 +125,41 @@ def unsettled(error: LedgerError) -> LedgerError:
         "its debit stands, and the same question will be taken up under it",
         hint="ask the same question again",
     )
+
+
+def payment_of(
+    tx: Transaction, head: Head, entry: Entry, slot: str | None, question: str
+) -> Receipt | None:
+    """The line that has paid for this question already, if there is one."""
+    number = None if slot is None else tx.in_slot(slot)
+    keyed = number is not None
+    if number is None and entry.runs:
+        live = entry.live if entry.fresh else set()
+        number = (not entry.fresh and tx.answered(question)) or waiting_for(
+            tx, head, question, live
+        )
+    if number is None:
+        return None
+    line, by = tx.line(number), None
+    if line is not None and line.kind == "key":
+        by = reached(tx.line, head, number).content
+        number, line = by["debit"], tx.line(by["debit"])
+    if line is None or line.kind != "debit" or not seals(line):
+        raise damaged(number)
+    debit = line.entry(entry.policy)
+    runs = line.content.get("runs", True)
+    outcome = outcome_of(tx, head, line, None if keyed else question) if runs else None
+    pair = (debit.analyst, debit.key) if by is None else (by["analyst"], by["key"])
+    if keyed and (slot_of(*pair) != slot or (by and by["line"] != line.hash)):
+        raise damaged(number)
+    first = line.content.get("question") or asked_in(tx, number)
+    same = same_question(head.content, entry, first) and debit.external == entry.external
+    if keyed and not same:
+        raise IdempotencyError(
+            f"the key {entry.key!r} was used for another question, price or source, or in an "
+            "earlier period",
+            hint="use a new key for a new question",
+        )
+    done, record = (False, None) if outcome is None else outcome
+    failed = outcome is not None and not done
+    return Receipt(number, line.hash, line.when, charged=False, stored=record, failed=failed)
