@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from discreet.engines._connect import connect
+from discreet.engines._connect import SPARK, connect
 from discreet.engines._described import Described, Description, describe
 from discreet.engines._java import local_session
 from discreet.engines._lengths import check_lengths
@@ -14,6 +14,7 @@ from discreet.verify import Table as Held
 
 __all__ = [
     "SERVER",
+    "SPARK",
     "TIME_LIMIT",
     "Described",
     "Description",

@@ -13,7 +13,6 @@ from discreet import engines
 from discreet import policy as pol
 from discreet._text import quoted
 from discreet.audit import Report, Sample, check_engine
-from discreet.engines._connect import SPARK
 from discreet.errors import DiscreetError, ParameterError, SchemaError
 
 Opener = Callable[[Sample, pol.Policy], engines.Engine]
@@ -43,9 +42,9 @@ def _opener(url: str) -> Iterator[Opener]:
     elif url.startswith(("postgresql://", "postgres://")):
         with _schema(url) as connect:
             yield connect
-    elif url == SPARK or url.startswith("sc://"):
+    elif url == engines.SPARK or url.startswith("sc://"):
         yield _on_spark(url)
-    elif url.startswith(SPARK):
+    elif url.startswith(engines.SPARK):
         raise ParameterError(
             "spark:// stands for a session of this machine: rows are made up, so it takes neither "
             "a table nor a folder nor a cluster",
@@ -94,7 +93,7 @@ def _session(url: str) -> Any:
     """The session that a URL stands for; a client of Spark Connect tries for minutes."""
     session, version = None, None
     try:
-        session = engines.local_session(remote=None if url == SPARK else url)
+        session = engines.local_session(remote=None if url == engines.SPARK else url)
         version = session.version
     except DiscreetError:
         raise
@@ -103,7 +102,7 @@ def _session(url: str) -> Any:
     if version is None:
         raise SchemaError(
             "the Spark session cannot be reached or started",
-            hint=None if url == SPARK else 'pip install "pyspark[connect]"',
+            hint=None if url == engines.SPARK else 'pip install "pyspark[connect]"',
         )
     return session
 
