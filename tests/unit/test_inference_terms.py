@@ -492,3 +492,53 @@ def test_hints_explain_the_response_that_was_written(curator, formula, family, h
     refused = _refused(curator, formula, family=family)
     assert refused.hint == hint
     curator.regression(refused.hint.strip('"'), family=family, epsilon=1e8)
+
+
+@pytest.fixture(scope="module")
+def coded():
+    """Categories that are written as numbers, and one with a level of two rows."""
+    level = np.array(["a", "b", "c"])[_RNG.integers(0, 3, N)]
+    level[:2] = "rare"
+    rows = {"sex": _RNG.integers(0, 2, N), "level": level, "pay": _RNG.integers(0, 100, N)}
+    columns = {
+        "sex": {"type": "category", "values": [0, 1]},
+        "level": {"type": "category", "values": ["rare", "a", "b", "c"]},
+        "pay": {"type": "integer", "min": 0, "max": 99},
+    }
+    policy = {
+        "policy": {"name": "coded"},
+        "budget": {"epsilon": "1e9"},
+        "tables": {"t": {"columns": columns}},
+    }
+    return dc.open(pa.table(rows), policy=policy, ledger=":memory:")
+
+
+@pytest.mark.parametrize("formula", ["pay ~ sex", "pay ~ C(sex)", "pay ~ sex*level"])
+def test_a_category_of_0_and_1_is_a_category(coded, formula):
+    """Both equal truth values, so it was refused as a condition that it is not."""
+    fit = coded.regression(formula, where="level <> 'rare'", epsilon="1e6")
+    assert any("1]" in name for name in fit.params)
+    assert np.isfinite(list(fit.params.values())).all()
+
+
+@pytest.mark.parametrize("family", ["ols", "logistic"])
+def test_levels_that_where_rules_out_have_no_column(coded, family):
+    """They were columns of zeros, and left nothing determined at any price."""
+    formula = {"ols": "pay ~ level", "logistic": "sex ~ level"}[family]
+    fit = coded.regression(formula, where="level <> 'rare'", epsilon="1e6", family=family)
+    assert list(fit.params) == ["Intercept", "level[b]", "level[c]"]
+    assert np.isfinite(list(fit.params.values())).all()
+    whole = coded.regression(formula, epsilon="1e6", family=family)
+    assert "level[a]" in whole.params
+
+
+@pytest.mark.parametrize("formula", ["pay ~ level", "pay ~ C(level)", "pay ~ sex*level"])
+def test_a_prediction_for_a_value_that_no_row_has_is_refused(coded, formula):
+    """It counted as the reference, without a word."""
+    fit = coded.regression(formula, where="level <> 'rare'", epsilon="1e6")
+    known = {"sex": [0, 1], "level": ["a", "c"]}
+    assert np.isfinite(fit.predict(known)).all()
+    for odd in ("rare", "z"):
+        for ask in (fit.predict, fit.get_prediction):
+            with pytest.raises(ParameterError, match=f"level has no value '{odd}'"):
+                ask(known | {"level": ["a", odd]})

@@ -18,7 +18,7 @@ from discreet._exact import show
 from discreet._text import literal, quoted
 from discreet.errors import ParameterError, QueryError
 from discreet.inference._factors import Factor, test
-from discreet.inference._formula import Formula, example, no_column
+from discreet.inference._formula import Formula, example, no_column, read_formula
 from discreet.inference._laws import Floats
 from discreet.plan import Expr
 from discreet.policy import Policy
@@ -36,6 +36,8 @@ class Term:
     source: str | None = None
     value: object = None
     """For an indicator: the column and the value that it stands for."""
+    listed: tuple[object, ...] = ()
+    """All values of that column, where they are listed."""
     parts: tuple[tuple[Factor, object], ...] = ()
     """What it is a product of, for functions and interactions: factors, and values of flags."""
 
@@ -63,6 +65,18 @@ def design_column(term: Term, data: Mapping[str, Any]) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
+def check_listed(terms: Sequence[Term], data: Mapping[str, Any]) -> None:
+    """Refuse values that no row of the fit can have: they would count as the reference."""
+    listed = {str(t.source): t.listed for t in terms if t.listed}
+    listed |= {f.columns[0]: f.listed for t in terms for f, _ in t.parts if f.listed}
+    for name, values in listed.items():
+        own = np.asarray(data[name]).ravel().tolist() if name in data else []
+        odd = next((v for v in own if v not in values), None)
+        if odd is not None:
+            some = ", ".join(map(str, values[:8]))
+            raise ParameterError(f"{name} has no value {odd!r} in this fit", hint=f"one of {some}")
+
+
 def terms_of(table: Any, name: str) -> list[Term]:
     """Columns of the design that a column of the table becomes."""
     column = table.columns.get(name)
@@ -81,7 +95,7 @@ def terms_of(table: Any, name: str) -> list[Term]:
         listed = [*column.values, *([] if column.other is None else [column.other])]
         return [
             Term(f"{name}[{v}]", f"(CASE WHEN {sql} = {literal(v)} THEN 1 ELSE 0 END)",
-                 source=name, value=v)
+                 source=name, value=v, listed=tuple(listed))
             for v in listed[1:]
         ]  # fmt: skip
     raise ParameterError(
@@ -150,7 +164,8 @@ class Bounds:
         """What a factor means: its expression, or its values and their column."""
         if own.kind == "number":
             return self.read(own.sql, own.name)
-        if own.kind == "category" and own.listed != (False, True):
+        # values may be the numbers 0 and 1, which equal truth values
+        if own.kind == "category" and not isinstance(own.listed[0], bool):
             return (own.sql, own.listed)[: len(own.listed)]
         return self.read(_case([(own, True)]), own.name)
 
@@ -160,6 +175,19 @@ class Bounds:
         flag = own.kind == "flag" and own.plain is None
         sides = (own.sql, f"NOT ({own.sql})") if flag else ()
         return bool(meaning.type.lo == meaning.type.hi or any(map(self._never, sides)))
+
+    def narrowed(self, table: Any, columns: Sequence[str]) -> Any:
+        """The table with those values of categories alone that rows can have."""
+        changed = {}
+        for own in (c for c in map(table.columns.get, columns) if c.type == "category"):
+            tests = {v: f"({self.where}) AND {quoted(own.name)} = {literal(v)}"
+                     for v in (*own.values, own.other) if v is not None}  # fmt: skip
+            never = {v for v, test_ in tests.items() if self._never(test_)}
+            values = tuple(v for v in own.values if v not in never)
+            if never and values:
+                other = None if own.other in never else own.other
+                changed[own.name] = replace(own, values=values, other=other)
+        return replace(table, columns={**table.columns, **changed}) if changed else table
 
     def _never(self, test_: str) -> bool:
         question = f"SELECT COUNT(*) AS n FROM {quoted(self.table)} WHERE {test_}"  # noqa: S608 - as above
@@ -171,6 +199,16 @@ class Bounds:
     @property
     def _hint(self) -> str | None:
         return example(self.policy.table(self.table), self.response)
+
+
+def narrowed(policy: Policy, table: Any, formula: str, where: str | None) -> tuple[Any, Formula]:
+    """Read a formula; a category has those values alone that rows under a condition can have."""
+    read = read_formula(formula, table)
+    if where is None:
+        return table, read
+    plain = condition(where, "where")
+    own = Bounds(policy, table.name, plain).narrowed(table, read.columns)
+    return own, read_formula(formula, own)
 
 
 def _case(parts: Sequence[tuple[Factor, Any]], then: str = "1") -> str:

@@ -61,9 +61,10 @@ from discreet.inference._columns import (
     columns_of,
     design_column,
     design_of,
+    narrowed,
     where_of,
 )
-from discreet.inference._formula import Formula, example, read_formula
+from discreet.inference._formula import Formula, example
 from discreet.inference._inputs import check_untainted, noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._predicted import OddsPrediction
@@ -302,8 +303,7 @@ def logistic(
     ask: Ask,
 ) -> Logistic:
     """Ask for the cells that a formula needs, and fit them; see :meth:`Curator.regression`."""
-    own = table_of(curator, table)
-    model = read_formula(formula, own)
+    own, model = narrowed(curator.policy, table_of(curator, table), formula, where)
     left, tests = model.left, where_of(model, where)
     bounds = Bounds(curator.policy, own.name, where_of(model, None)).check(model)
     response = [] if left.kind == "number" else columns_of(own, left, bounds)

@@ -57,9 +57,18 @@ from discreet._print import number
 from discreet._text import quoted
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
-from discreet.inference._columns import Bounds, Term, columns_of, design_column, design_of, where_of
+from discreet.inference._columns import (
+    Bounds,
+    Term,
+    check_listed,
+    columns_of,
+    design_column,
+    design_of,
+    narrowed,
+    where_of,
+)
 from discreet.inference._factors import Factor
-from discreet.inference._formula import example, read_formula
+from discreet.inference._formula import example
 from discreet.inference._inputs import check_untainted, output_formula, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._predicted import LinePrediction, at_rows
@@ -181,11 +190,13 @@ class Fitted(ABC):
 
     def _design(self, data: Mapping[str, Any]) -> Floats:
         """Rows of the design that data become."""
+        check_listed(self.terms, data)
         columns = [design_column(term, data) for term in self.terms]
         return np.stack(np.broadcast_arrays(*map(np.atleast_1d, columns)), axis=-1)
 
     def _line(self, data: Mapping[str, Any]) -> Any:
         """The linear combination of columns that the coefficients are."""
+        check_listed(self.terms, data)
         params = self.params
         return sum(params[term.name] * design_column(term, data) for term in self.terms)
 
@@ -316,8 +327,7 @@ def least_squares(
     ask: Ask,
 ) -> Regression:
     """Ask for the moments that a formula needs, and read them; see :meth:`Curator.regression`."""
-    own = table_of(curator, table)
-    read = read_formula(formula, own)
+    own, read = narrowed(curator.policy, table_of(curator, table), formula, where)
     tests = where_of(read, where)
     bounds = Bounds(curator.policy, own.name, where_of(read, None)).check(read)
     left, source = read.left, quoted(own.name)
