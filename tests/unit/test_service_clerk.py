@@ -350,6 +350,39 @@ def test_where_the_ledger_cannot_be_read_outcomes_are_stored_all_the_same(office
     office(work)
 
 
+def test_each_is_told_on_the_loop_that_waits(office):
+    """Who came on a new loop, while the thread was about to stand still, was never told."""
+    new, told = asyncio.new_event_loop(), []
+
+    async def other(place, order, bill):
+        new.call_later(30, int)  # a loop that nobody wakes goes on then
+        began = new.time()
+        paid = await place.clerk.pay(order, bill, new=True, sought=True)
+        told.append((paid.receipt.charged, new.time() - began < 20))
+
+    def run(place):
+        new.run_until_complete(other(place, *place.order(2, who="ben")))
+
+    async def work(place):
+        hold = threading.Event()
+        place.clerk._thread.submit(hold.wait, 30)
+        paying = asyncio.create_task(place.pay(place.order(1)))
+        await asyncio.sleep(0.01)
+        thread = threading.Thread(target=run, args=(place,))
+        thread.start()
+        await asyncio.sleep(0.1)
+        hold.set()
+        (paid,) = await paying
+        await asyncio.to_thread(thread.join)
+        assert paid.receipt.charged
+        assert told == [(True, True)]
+
+    try:
+        office(work)
+    finally:
+        new.close()
+
+
 class _Watched:
     """A lock, and who takes it while the folder is written."""
 

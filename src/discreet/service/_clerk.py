@@ -131,10 +131,9 @@ class Clerk:
             self._waiting.append(request)
             idle, self._busy = not self._busy, True
         if idle:
-            loop = asyncio.get_running_loop()
-            loop.run_in_executor(self._thread, self._serve, loop)
+            asyncio.get_running_loop().run_in_executor(self._thread, self._serve)
 
-    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _serve(self) -> None:
         """Write for everybody who waits, until nobody does."""
         while requests := self._taken():
             try:
@@ -145,8 +144,10 @@ class Clerk:
             except BaseException as error:  # noqa: BLE001 - handed to each of them
                 for request in requests:
                     request.result = request.result or error
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(_tell, requests)
+            for loop in {request.done.get_loop() for request in requests}:
+                own = [r for r in requests if r.done.get_loop() is loop]
+                with suppress(RuntimeError):  # the loop is closed: nobody waits
+                    loop.call_soon_threadsafe(_tell, own)
 
     def _taken(self) -> list[_Request]:
         """Take all that waits, once the period of those before is over."""
