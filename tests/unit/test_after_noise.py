@@ -9,9 +9,10 @@ import pytest
 
 import discreet as dc
 from discreet.answer import Answer, cells
-from discreet.answer._windows import _rounded, half_widths
+from discreet.answer._windows import half_widths
 from discreet.errors import DiscreetError, ParameterError
 from discreet.noise import DiscreteLaplace
+from discreet.plan import few_digits
 
 ROWS = [(s, w, a) for s in "FM" for w in "abcde" for a in range(2, 3 + ord(w) % 7 * 5)]
 DATA = pa.table(dict(zip(("sex", "ward", "age"), zip(*ROWS, strict=True), strict=True)))
@@ -207,7 +208,7 @@ def test_half_widths_of_sums_never_fall_with_more_terms():
     ]
     assert [half[0], half[1], half[4], half[15]] == exact
     assert (np.diff(half) >= 0).all()
-    assert all(k <= _rounded(k) <= k * 9 / 8 for k in range(1, 5000))
+    assert all(k <= few_digits(k) <= k * 9 / 8 for k in range(1, 5000))
 
 
 def test_the_fluent_way_is_the_same_question(curator):
