@@ -192,12 +192,12 @@ def test_times_of_refusals_tell_neither_the_reason_nor_a_neighbour(
 def test_ticks_without_slack_are_seen_to_tell(tmp_path, start_service, monkeypatch):
     """The same tests see a service whose owner has chosen a tick that one person's rows exceed.
 
-    A table without a declared size, a tick of a quarter of a second, and 30 million pairs of
+    A table without a declared size, a tick of a quarter of a second, and 1.6·10⁹ pairs of
     one person's rows: she is late whenever she is there.
     """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    two = [_served(tmp_path / n, start_service, n, rows_of_one=rows, most=10_000, rows="",
-                   tick="0.25") for n, rows in (("a", 10_000), ("b", 0))]  # fmt: skip
+    two = [_served(tmp_path / n, start_service, n, rows_of_one=rows, most=40_000, rows="",
+                   tick="0.25") for n, rows in (("a", 40_000), ("b", 0))]  # fmt: skip
     _, late = _compared(two, 40)
     assert _told(late, 40) < 1e-9, late
 
