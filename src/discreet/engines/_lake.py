@@ -110,7 +110,7 @@ def check_named(table: str, plan: str) -> None:
     if not optimised:
         raise SchemaError(f"Spark does not say what table {table!r} reads")
     for sign, (why, hint) in _HIDDEN.items():
-        if sign in optimised.partition("== Physical Plan ==")[0]:
+        if sign in optimised:
             raise SchemaError(
                 f"table {table!r} {why}: which files that are cannot be told, nor whether they "
                 "have a budget already",
