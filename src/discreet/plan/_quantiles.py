@@ -24,23 +24,23 @@ its ties must be spread (below), which costs more than its slices save: at ε = 
 normal, log-normal and all different values of 1 … 1000 are .9, .6 and 2.1 ranks off so, 1.7, 1.2
 and 2.1 by the recursion (means of six tables, 100 draws each, no interval).
 
-*Of three or more* one in the middle is chosen first; rows below it and rows at or above it are two disjoint slices in
-which the others are chosen, at the levels q'/q and (q'−q)/(1−q) (Kaplan, Schnapp, Stemmer 2022).
-One *level* of this recursion draws from disjoint slices, so it costs one draw. Of those that do not
-add a level the one nearest to the median comes first: scores at its level move least. Ties would
-unbalance the slices, hence every row is spread evenly over the 2^s parts of its lattice value: it
-gives each part a mass of 2^−s. Rows so move scores as before (D moves by a value between −α and β,
-times the mass in the slice), and a row whose mass falls into two slices loses in each in
-proportion: together what a whole row loses in one.
+*Of three or more* one in the middle is chosen first; rows below it and rows at or above it are two
+disjoint slices in which the others are chosen, at the levels q'/q and (q'−q)/(1−q) (Kaplan,
+Schnapp, Stemmer 2022). One *level* of this recursion draws from disjoint slices, so it costs one
+draw. Of those that do not add a level the one nearest to the median comes first: scores at its
+level move least. Ties would unbalance the slices, hence every row is spread evenly over the 2^s
+parts of its lattice value: it gives each part a mass of 2^−s. Rows so move scores as before (D
+moves by a value between −α and β, times the mass in the slice), and a row whose mass falls into two
+slices loses in each in proportion: together what a whole row loses in one.
 
 The joint choice of all m (Gillenwater, Joseph, Kulesza 2021) draws the whole sequence with a factor
 e for every :math:`4(1-\min w)/\varepsilon` of :math:`\sum_j|n_j-w_jn|`, the rows between neighbours
-against their share. Its mean error of ranks at ε = 1, beside this recursion by permute-and-flip,
-on 600 ranks without ties: m = 2: 1.6 / 2.6, 3: 2.3 / 1.9, 5: 3.3 / 3.8, 7: 3.9 / 3.5, 9: 4.9 / 5.8,
+against their share. Its mean error of ranks at ε = 1, beside this recursion by permute-and-flip, on
+600 ranks without ties: m = 2: 1.6 / 2.6, 3: 2.3 / 1.9, 5: 3.3 / 3.8, 7: 3.9 / 3.5, 9: 4.9 / 5.8,
 15: 6.6 / 5.5. It is well ahead for two without ties, and not used: on 2^16 places of a lattice it
-has 2^31 sequences of two, whose weights would have to be added up exactly. To draw two places independently
-and accept them by the rows in between is exact too, but accepts one in :math:`e^{cn}` where many
-rows share a value, so that it need not end, and how long it takes would tell.
+has 2^31 sequences of two, whose weights would have to be added up exactly. To draw two places
+independently and accept them by the rows in between is exact too, but accepts one in :math:`e^{cn}`
+where many rows share a value, so that it need not end, and how long it takes would tell.
 
 MIN and MAX
 -----------
