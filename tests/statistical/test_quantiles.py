@@ -194,8 +194,8 @@ def test_mean_rank_error_of_several_quantiles(m, n, stated):
     assert np.mean([float(x) for x in off]) < 1.2 * stated
 
 
-@pytest.mark.parametrize(("kind", "best", "worse"), [("norm", 1.1, 1.2), ("skew", 0.8, 1)])
-def test_two_quantiles_are_chosen_each_from_all_rows(kind, best, worse, monkeypatch):
+@pytest.mark.parametrize(("kind", "best"), [("norm", 1.1), ("skew", 0.8)])
+def test_two_quantiles_are_chosen_each_from_all_rows(kind, best, monkeypatch):
     """The thirds of 1 000 rows with ties, ε = 1: as exact as alone at half of the price.
 
     Mean rank errors of three tables, 100 draws each; OpenDP's two choices at half of ε each, which
@@ -219,7 +219,7 @@ def test_two_quantiles_are_chosen_each_from_all_rows(kind, best, worse, monkeypa
     found = off()
     assert found < 1.15 * best
     monkeypatch.setattr(qu.Quantiles, "nested", True)
-    assert off() > worse * found
+    assert off() > 1.05 * found
 
 
 @pytest.mark.parametrize("relation", ["add-remove", "change-one"])
