@@ -145,9 +145,11 @@ def test_a_partition_gets_more_than_a_question_that_stands_alone():
 
 
 def test_every_draw_gets_the_same_share():
-    """Three draws in all, two of them in one question."""
-    found, _ = laws([COUNT, "SELECT SUM(age) AS s, SUM(age * age) AS d FROM people"], delta=None)
-    assert [law.scale for question in found for law in question] == [3, 3 * 115, 3 * 115**2]
+    """Four draws in all, three of them in one question."""
+    three = "SELECT SUM(age) AS s, SUM(age * age) AS d, SUM(2 * age) AS t FROM people"
+    found, _ = laws([COUNT, three], delta=None)
+    scales = [law.scale for question in found for law in question]
+    assert scales == [4, 4 * 115, 4 * 115**2, 4 * 115]  # in steps of two
 
 
 def test_a_budget_in_rho_takes_the_law_that_costs_less_of_it():

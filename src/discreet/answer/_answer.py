@@ -408,6 +408,10 @@ class Answer:
         statistics = (
             set(range(len(self._record.formulas))) if simultaneous else outside_windows(out)
         )
+        if not simultaneous and not windows:
+            ratio = _outputs.of_quotient(out, self._source, 1 - miss)
+            if ratio is not None:
+                return ratio
         per = miss / max(self._source.statements(statistics) + len(windows), 1)
         return _outputs.bounds(out, self._source, 1 - per)
 

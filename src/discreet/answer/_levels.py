@@ -33,6 +33,7 @@ from discreet.plan import (
     Total,
     damaged,
     moved,
+    ratio_box,
     rational,
     statistics_of,
 )
@@ -123,6 +124,18 @@ class Rows:
         """Ends of the noise alone."""
         formula = self._record.formulas[index]
         boxes = [formula.box(each.parts, level) for each in self.levels]
+        low, high = (np.concatenate([getattr(b, e) for b in boxes]) for e in ("low", "high"))
+        return Box(low, high)
+
+    def quotient(self, above: int, below: int, level: float) -> Box | None:
+        """Ends of one sum over another, as one statement; None where they are not known so."""
+        record, formulas = self._record, self._record.formulas
+        top, bottom = (formulas[i].combination for i in (above, below))
+        if top is None or bottom is None or moved_by(record, above) or moved_by(record, below):
+            return None
+        boxes = [ratio_box(top, bottom, each.parts, level) for each in self.levels]
+        if None in boxes:
+            return None
         low, high = (np.concatenate([getattr(b, e) for b in boxes]) for e in ("low", "high"))
         return Box(low, high)
 

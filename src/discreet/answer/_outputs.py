@@ -126,6 +126,23 @@ def bounds(out: OutputExpr, source: Rows, level: float) -> Box | None:
     return None
 
 
+def of_quotient(out: OutputExpr, source: Rows, level: float) -> Box | None:
+    """Range of one sum over another, or of a function of it, by one statement; else None."""
+    match out:
+        case Apply("/", (StatisticValue(above), StatisticValue(below))):
+            return source.quotient(above, below, level)
+        case Apply(op, args) if (box := OPERATIONS[op].box) is not None:
+            noisy = [a for a in args if statistics_of(a)]
+            if len(noisy) != 1 or (ends := of_quotient(noisy[0], source, level)) is None:
+                return None
+            others = [ends if a is noisy[0] else bounds(a, source, level) for a in args]
+            if any(b is None for b in others):
+                return None
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                return box(*others)
+    return None
+
+
 def truth(out: OutputExpr | None, source: Rows, level: float) -> Truth:
     """Where a test surely and where it possibly holds, on the boxes of :func:`bounds`."""
     if out is None:

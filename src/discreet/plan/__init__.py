@@ -31,9 +31,9 @@ from discreet.plan._formula import (
 from discreet.plan._functions import FUNCTIONS
 from discreet.plan._joins import JoinPublic, JoinUnit, names_rows_of
 from discreet.plan._joint import Joint
-from discreet.plan._lower import Lowering, cells_of, lower
+from discreet.plan._lower import Lowering, lower
 from discreet.plan._lowered import Lowered
-from discreet.plan._means import Dispersion, Quotient, WeightedSum
+from discreet.plan._means import Dispersion, Quotient, WeightedSum, ratio_box
 from discreet.plan._merge import Merged, View, merge
 from discreet.plan._moments import MOMENTS, Pairwise
 from discreet.plan._parts import (
@@ -91,6 +91,7 @@ from discreet.plan._relation import (
     Scan,
     aggregate,
     base,
+    cells_of,
     digest,
     private_tables,
     weight,
@@ -271,6 +272,7 @@ __all__ = [
     "possible",
     "price",
     "private_tables",
+    "ratio_box",
     "ratio_margin",
     "rational",
     "rounded_up",

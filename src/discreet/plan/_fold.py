@@ -232,8 +232,7 @@ def ratio_margin(
         halves = [half(m, level) for m in (low, (low + high) / 2, high)]
         least, most = (number(h, h or None) for h in (min(halves), max(halves)))
         return f"± about {least}{'' if least == most else f' to {most}'} ÷ number of rows"
-    both = 1 - (1 - level) / 2
-    own, other = half(Fraction(0), both), half(Fraction(1), both, Fraction(0))
+    own, other = half(Fraction(0), level), half(Fraction(1), level, Fraction(0))
     if not other:
         return f"± about {number(own, own or None)} ÷ what it is divided by"
     parts = f"{number(own, own or None)} + {number(other, other)} × the ratio"

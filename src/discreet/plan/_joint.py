@@ -59,7 +59,7 @@ privacy", ICML 2024, for the pair; Bernstein's basis of degree two for the varia
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -82,6 +82,14 @@ from discreet.plan._vectors import Numbers
 
 Form = tuple[tuple[int, int], ...]
 """Measures with whole coefficients."""
+
+
+class Power(NamedTuple):
+    """A sum of powers: its release, the factor it was measured by, what was taken off each row."""
+
+    place: int
+    times: int = 1
+    shift: int = 0
 
 
 @dataclass(frozen=True)

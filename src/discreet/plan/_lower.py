@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
-from itertools import product
 from math import lcm
-from typing import Final, NamedTuple
+from typing import Final
 
 from discreet._dataclass import dataclass, field, replace
 from discreet.errors import ParameterError
+from discreet.plan._crossed import Crossed
 from discreet.plan._expr import (
     Arithmetic,
     AsNumber,
@@ -31,17 +31,15 @@ from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import Outputs, Terms, linear, uses
 from discreet.plan._formula import Formula, NoRows, Total
 from discreet.plan._joins import limited_by_parent
-from discreet.plan._joint import Joint
+from discreet.plan._joint import Form, Joint, Power
 from discreet.plan._keys import WeightedKeys, by_degree
 from discreet.plan._lowered import Lowered, check_size
 from discreet.plan._means import WeightedSum
 from discreet.plan._moments import tensor_of
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
-from discreet.plan._quantiles import Quantiles, lattice_of
-from discreet.plan._query import (
-    Query,
-)
+from discreet.plan._quantiles import Quantiles, largest_share, lattice_of
+from discreet.plan._query import Query
 from discreet.plan._relation import (
     Aggregate,
     Key,
@@ -49,6 +47,7 @@ from discreet.plan._relation import (
     MeasureKind,
     aggregate,
     base,
+    cells_of,
     combinations,
 )
 from discreet.plan._rounding import behind_sums, off_of, rounded
@@ -73,14 +72,6 @@ ONE: Final = Constant(1, Type.number(1, 1, null=False))
 _Slot = Callable[[Aggregate], Part]
 
 
-class Power(NamedTuple):
-    """A sum of powers: its release, the factor it was measured by, what was taken off each row."""
-
-    place: int
-    times: int = 1
-    shift: int = 0
-
-
 def lower(query: Query) -> Lowered:
     """Lower a query; pure function of public facts."""
     return Lowering(query).run()
@@ -98,6 +89,7 @@ class Lowering:
     """Slot behind every release."""
     starts: dict[object, int] = field(default_factory=dict)
     families: dict[Expr, Family] = field(default_factory=dict)
+    pairs: dict[tuple[Expr, Expr], Crossed] = field(default_factory=dict)
     rest: int | None = None
     """Release that counts the rows of no family in the cluster that counts all rows."""
     alone: dict[int, Formula] = field(default_factory=dict)
@@ -118,6 +110,8 @@ class Lowering:
         for i, s in enumerate(query.statistics):
             if s.moment is not None and i not in self.alone:
                 self.wants.add(s.expr, s.moment)
+            else:
+                self.wants.more = True
         formulas = [self.alone.get(i) or s.lower(self) for i, s in enumerate(query.statistics)]
         # the counts that select keys have intervals of their own
         fold = Outputs(formulas, self.alone, self._shares, combines=not self.wants.open)
@@ -267,7 +261,7 @@ class Lowering:
                 moves,
                 self._coordinates(counts),
                 tuple(sorted(levels)),
-                _largest(shares),
+                largest_share(shares),
                 leaves,
                 expr.describe(),
                 squares,
@@ -343,6 +337,8 @@ class Lowering:
         key = self.wants.name(expr)
         if key is None:
             return self.rows()
+        if key in self.wants.crossed:
+            return self.crossed(key).sum(key)
         if not self.wants.is_family(key):
             if moment is Moment.COUNT:
                 return Total(self.count(key), Fraction(1))
@@ -369,6 +365,8 @@ class Lowering:
 
     def rows(self) -> Formula:
         """All rows, off the family that hosts them."""
+        for expr in self.wants.crossed:
+            return self.crossed(expr).count()
         host = self.wants.host
         if host is None:
             return Total(self.count(None), Fraction(1))
@@ -381,6 +379,16 @@ class Lowering:
             count = self.families[each].count()
             terms |= zip(count.cells, count.weights, strict=True)
         return WeightedSum(tuple(terms), tuple(terms.values()))
+
+    def crossed(self, expr: Expr) -> Crossed:
+        """The joint part of two sums."""
+        pair = self.wants.crossed[expr]
+        if pair not in self.pairs:
+            new = Crossed(pair, None in self.wants.moments)
+            sums = [Measure(MeasureKind.SUM, e) for e in new.summed]
+            forms = new.forms(*map(self._place, sums))
+            self.pairs[pair] = replace(new, start=self._shared(forms, new.total))
+        return self.pairs[pair]
 
     def _family(self, expr: Expr) -> Family:
         """The family of one expression, by itself."""
@@ -404,18 +412,23 @@ class Lowering:
             rows = self._place(self._counting(None))
             forms.append(((rows, whole), *((at.count, -whole) for at in sums)))
 
-        def slot(main: Aggregate) -> Part:
-            moves = partition_sensitivity(main, whole, turned=members[0].turned)
-            places = dict.fromkeys(m for form in forms for m, _ in form)
-            inputs = tuple((m, sensitivity(main, main.measures[m])) for m in places)
-            return Joint(0, moves, len(forms) * self._coordinates(main), tuple(forms), inputs)
-
-        start = self._add(slot, len(forms))
+        start = self._shared(forms, whole, turned=members[0].turned)
         for f in members:
             self.families[f.expr] = replace(f, start=start)
             start += f.size
         if len(exprs) > 1 and self.wants.host in exprs:
             self.rest = start
+
+    def _shared(self, forms: Sequence[Form], whole: int, *, turned: bool = False) -> int:
+        """Add a joint part of forms to which each row adds shares of one whole."""
+
+        def slot(main: Aggregate) -> Part:
+            moves = partition_sensitivity(main, whole, turned=turned)
+            places = dict.fromkeys(m for form in forms for m, _ in form)
+            inputs = tuple((m, sensitivity(main, main.measures[m])) for m in places)
+            return Joint(0, moves, len(forms) * self._coordinates(main), tuple(forms), inputs)
+
+        return self._add(slot, len(forms))
 
     # -- whole outputs --------------------------------------------------------------
 
@@ -474,6 +487,7 @@ class Lowering:
     def _shares(self) -> dict[int, Terms]:
         """Releases of joint parts in shares of rows."""
         releases = {c: s for f in self.families.values() for c, s in f.shares().items()}
+        releases |= {c: s for pair in self.pairs.values() for c, s in pair.shares().items()}
         if self.rest is not None and (host := self.wants.host) is not None:
             releases[self.rest] = {self.rest: Fraction(self.families[host].total)}
         return releases
@@ -604,13 +618,3 @@ class Lowering:
     def _coordinates(self, counts: Aggregate) -> int:
         """Bound the integers of one vector that one unit can move."""
         return self._sides() * counts.reach
-
-
-def _largest(shares: Sequence[Fraction | None]) -> Fraction | None:
-    stated = max((share for share in shares if share is not None), default=None)
-    return None if stated == 0 and None in shares else stated
-
-
-def cells_of(keys: Sequence[Key]) -> tuple[tuple[int | str, ...], ...]:
-    """All combinations of public key codes, the last varying fastest."""
-    return tuple(product(*(k.codes or () for k in keys)))

@@ -187,6 +187,46 @@ class Quotient(Linear):
 NDArrayBool = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
+def ratio_box(
+    top: Combination, bottom: Combination, releases: Releases, level: float
+) -> Box | None:
+    """All ratios of two sums that the noise does not rule out, as one statement.
+
+    At the true ratio r the combination top − r·bottom is noise alone, as for a mean; at ±∞ that is
+    the noise below the line. None where a release shows only what passed a threshold.
+    """
+    cells = sorted({*top, *bottom})
+    read_off = [read(releases, i, Numbers) for i in cells]
+    if any(numbers.threshold is not None for numbers in read_off):
+        return None
+    laws = [numbers.law for numbers in read_off]
+    z = np.stack([numbers.floats for numbers in read_off], axis=-1)
+    above, below = (_floats([c.get(i, Fraction(0)) for i in cells]) for c in (top, bottom))
+    over, under = z @ above, z @ below
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = np.where(under == 0, 0.0, over / np.where(under == 0, 1.0, under))
+    # steps of the search, in parts of what the noise may do to a ratio of this size
+    reach = margin(laws, above.tolist(), level) + np.abs(middle) * margin(
+        laws, below.tolist(), level
+    )
+    unit = np.maximum(reach / np.maximum(np.abs(under), 1.0), 1e-12)
+
+    def ratio(u: Floats) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.asarray(middle + unit * u / (1 - np.abs(u)))
+
+    def test(u: Floats) -> NDArrayBool:
+        far = np.abs(u) >= 1
+        r = ratio(np.where(far, 0.0, u))[..., None]
+        c = np.where(far[..., None], below, above - r * below)
+        return tail(laws, c, np.abs((c * z).sum(axis=-1))) >= (1 - level) * _SLACK
+
+    if not any(laws):
+        return Box(middle, middle)
+    ends = hull(test, np.zeros_like(middle), -1.0, 1.0)
+    return Box(ratio(ends.low), ratio(ends.high))
+
+
 def hull(test: Callable[[Floats], NDArrayBool], middle: Floats, lo: float, hi: float) -> Box:
     """Outermost values, cell by cell, that a test keeps; everything where it keeps none.
 

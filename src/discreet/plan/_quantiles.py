@@ -80,7 +80,7 @@ the lower four tenths of its ties. It is ahead on some tables, and over many beh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import product
 from math import log
@@ -450,6 +450,12 @@ def _noisy_counts(
         ladders.append(tuple(map(int, noisy[start : start + len(e) - 1])))
         start += len(e) - 1
     return tuple(ladders)
+
+
+def largest_share(shares: Sequence[Fraction | None]) -> Fraction | None:
+    """The largest share that a quantile states for its interval; 0 where all say so."""
+    stated = max((share for share in shares if share is not None), default=None)
+    return None if stated == 0 and None in shares else stated
 
 
 def leaf_of(key: tuple[Code, ...]) -> int:

@@ -492,6 +492,11 @@ class Aggregate:
         return digest(self)
 
 
+def cells_of(keys: Iterable[Key]) -> tuple[tuple[int | str, ...], ...]:
+    """All combinations of public key codes, the last varying fastest."""
+    return tuple(itertools.product(*(k.codes or () for k in keys)))
+
+
 def combinations(keys: Iterable[Key]) -> int | None:
     """How many groups keys can make; None when some are selected from the data."""
     return times(*[None if key.codes is None else len(key.codes) for key in keys])

@@ -52,7 +52,7 @@ from discreet._dataclass import dataclass, replace
 from discreet.plan._choices import Choice, Moves
 from discreet.plan._formula import Total
 from discreet.plan._joint import Joint
-from discreet.plan._lower import ONE, cells_of
+from discreet.plan._lower import ONE
 from discreet.plan._lowered import Lowered
 from discreet.plan._means import WeightedSum
 from discreet.plan._parts import (
@@ -67,7 +67,7 @@ from discreet.plan._parts import (
     Rule,
 )
 from discreet.plan._query import Apply, KeyValue, Number, OutputExpr, StatisticValue
-from discreet.plan._relation import Measure, MeasureKind, combinations
+from discreet.plan._relation import Measure, MeasureKind, cells_of, combinations
 from discreet.plan._stability import Sensitivity
 from discreet.plan._statistics import Count, CountUnits
 from discreet.plan._types import Code

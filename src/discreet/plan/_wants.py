@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from discreet._dataclass import dataclass, field
+from discreet.plan._crossed import crosses
 from discreet.plan._disjoint import Facts, disjoint, support
 from discreet.plan._expr import AsNumber, Expr
 from discreet.plan._families import Moment
@@ -34,6 +35,8 @@ class Wants:
 
     query: Query
     moments: dict[Expr | None, set[Moment]] = field(default_factory=dict)
+    more: bool = False
+    """Whether anything is drawn beside these moments."""
 
     def add(self, expr: Expr | None, moment: Moment) -> None:
         """Ask for a moment of an expression."""
@@ -107,6 +110,22 @@ class Wants:
                 groups.append([(expr, facts)])
         clusters = [tuple(e for e, _ in g) for g in groups if len(g) > 1]
         return {e: cluster for cluster in clusters for e in cluster}
+
+    @cached_property
+    def crossed(self) -> dict[Expr, tuple[Expr, Expr]]:
+        """Pairs of sums that are measured as shares of a product, by each of the two.
+
+        Only where nothing else is drawn: a draw less would leave more to the others, less to these.
+        """
+        sums = [e for e in self.moments if e is not None]
+        pairs = list(zip(sums[::2], sums[1::2], strict=False))
+        counted = None in self.moments
+        fits = len(sums) == 2 * len(pairs) and not (counted and len(pairs) > 1)
+        fits = fits and self.query.neighbours is Neighbours.ADD_REMOVE and not self.more
+        fits = fits and not self.clusters and not self.open
+        if not fits or not all(map(self.is_sum, sums)) or not all(crosses(*p) for p in pairs):
+            return {}
+        return {e: pair for pair in pairs for e in pair}
 
     def is_sum(self, expr: Expr) -> bool:
         """Whether nothing but the sum of values that differ is asked of an expression."""
