@@ -268,3 +268,14 @@ def test_another_alias_is_no_hint_for_the_row_outside(test):
     with pytest.raises(UnknownNameError, match="known by its unit alone") as refused:
         sql.parse(f"SELECT COUNT(*) AS n FROM pat AS p WHERE EXISTS ({inner})", POLICY)
     assert refused.value.hint is None
+
+
+@pytest.mark.parametrize("unused", ["SUM(vis.cost) AS s", "MAX(vis.cost) AS s", "COUNT(*) AS s"])
+def test_a_number_of_one_person_that_nobody_reads_is_no_obstacle(oracle, unused):
+    """Limits above a join leave out columns that nobody reads, and what is computed of them."""
+    inner = (
+        f"SELECT pat.pid, COUNT(*) AS n, {unused} FROM pat JOIN vis ON pat.pid = vis.pid "
+        "GROUP BY pat.pid"
+    )
+    question = f"SELECT COUNT(*) AS k FROM ({inner}) AS p WHERE n > 4"
+    assert exact(question) == oracle.execute(question).fetchone()[0] == 1

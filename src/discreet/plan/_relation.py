@@ -142,6 +142,10 @@ class Relation:
         """Columns that each input must have so that this node has these."""
         return tuple(names & i.schema.keys() for i in self.inputs)
 
+    def only(self, names: Names) -> Relation:  # noqa: ARG002 - most nodes compute nothing
+        """Leave out what is computed for other columns than these."""
+        return self
+
 
 @dataclass(frozen=True)
 class Scan(Relation):
@@ -581,6 +585,7 @@ def _pruned(relation: Relation, names: Names, coins: Iterator[int]) -> Relation:
 
     Rows that differ in unused columns alone are equal for all that follows.
     """
+    relation = relation.only(names)
     needs = relation.needs(names)
     changes: dict[str, object] = {
         part: _pruned(i, w, coins)
