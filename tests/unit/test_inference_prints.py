@@ -116,6 +116,21 @@ def test_digits_of_a_band_tell_its_ends_apart(curator):
     assert abs(float(ends[1]) - share.low[0]) < (share.high[0] - share.low[0]) / 10
 
 
+def test_a_fit_is_printed_in_units_and_not_in_powers_of_ten(curator):
+    """One digit more than the error leaves meaningful, and thousands parted."""
+    fit = curator.regression("pay ~ w + sex", epsilon=50)
+    rows = fit.summary().splitlines()[2:5]
+    number = r"[-−]?\d{1,3}(\u2009\d{3})*(\.\d+)?"
+    for row in rows:
+        assert re.fullmatch(rf"\S+ +{number} +{number} +\S+( \S+)? +\[{number}, {number}\]", row), (
+            row
+        )
+    intercept = rows[0].split()
+    assert float(intercept[1].replace("\u2009", "")) == pytest.approx(
+        fit.params["Intercept"], abs=fit.bse["Intercept"] / 10
+    )
+
+
 def _charts(curator):
     counts = curator.sql("SELECT town, COUNT(*) AS n FROM people GROUP BY town", epsilon=1)
     yield "rows: all bins at once", inf.histogram(counts).chart()
