@@ -48,7 +48,7 @@ from discreet.sql._absent import (
 )
 from discreet.sql._bounds import Bounds, check_ratio, read_bounds
 from discreet.sql._hints import on_its_own, question, with_keys
-from discreet.sql._over import over_rows, window
+from discreet.sql._over import of_rows, over_rows, window
 from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import (
     INFIX,
@@ -173,7 +173,7 @@ class Outputs:
         if isinstance(node, exp.Column):
             select = node.find_ancestor(exp.Select)
             items = [] if select is None else [e.unalias() for e in select.expressions]
-            over = next((w for e in items for w in e.find_all(exp.Window)), None)
+            over = next((w for e in items for w in e.find_all(exp.Window) if of_rows(w)), None)
             group = None if select is None else select.args.get("group")
             if over is not None and not group:
                 raise over_rows(self.rows.scope, over)

@@ -59,15 +59,20 @@ def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
     return result
 
 
+def of_rows(node: exp.Window) -> bool:
+    """Whether a window reads rows of people: no aggregate stands in what it reads."""
+    call = node.this.this if isinstance(node.this, exp.WithinGroup) else node.this
+    return not any(function_name(n) in CALLS for n in node.walk() if n is not call)
+
+
 def _not_over(outputs: Outputs, node: exp.Window) -> UnsupportedQueryError:
     """Refuse what OVER does not compute: of rows it is a question about groups, as ever."""
-    call, name = node.this, function_name(node.this)
-    statistic = name in CALLS or isinstance(call, exp.WithinGroup)
-    args = call.expressions
-    if statistic and not any(function_name(n) in CALLS for a in args for n in a.walk()):
+    call = node.this
+    statistic = function_name(call) in CALLS or isinstance(call, exp.WithinGroup)
+    if statistic and of_rows(node):
         return over_rows(outputs.rows.scope, node)
     hint = None
-    if statistic and len(args) == 1:  # of numbers of the answer
+    if statistic and len(call.expressions) == 1:  # of numbers of the answer
         mean = node.copy()
         mean.this.set("this", "AVG")
         hint = mean.sql()
