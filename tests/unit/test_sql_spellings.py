@@ -600,7 +600,7 @@ def test_another_name_is_the_same_statistic(theirs, ours):
 NEAR = [
     ("GEOMEAN(amount)", "of positive values", "EXP(AVG(LN(amount)) FILTER (WHERE amount > 0))"),
     ("LOGICAL_OR(amount > 9)", "the share of rows", "AVG(amount > 9)"),
-    ("EVERY(amount > 9)", "the share of rows", "AVG(amount > 9)"),
+    ("EVERY(amount > 9)", "EVERY is not .* the share of rows", "AVG(amount > 9)"),
     ("ARBITRARY(channel)", "the value of one row", "MODE(channel)"),
     (
         "LINREG(amount, amount)",

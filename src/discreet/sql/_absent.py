@@ -18,7 +18,7 @@ from discreet.errors import UnsupportedQueryError
 from discreet.plan import Expr, Kind, Operand
 from discreet.sql._hints import question
 from discreet.sql._over import FOLDED
-from discreet.sql._text import function_name
+from discreet.sql._text import called, function_name
 from discreet.sql._walk import calling
 from discreet.sql._wrap import resolved
 
@@ -133,7 +133,7 @@ _TAILS: Final = (
 )
 _POWERS: Final = "noise would have to hide a high power of the largest possible value"
 _ABSENT: Final[dict[str, tuple[str, _Form]]] = {
-    **dict.fromkeys(("ANY_VALUE", "FIRST", "LAST"), (_SHOWN, _any)),
+    **dict.fromkeys(("ANY_VALUE", "ARBITRARY", "FIRST", "LAST"), (_SHOWN, _any)),
     "DESCRIBE": (_WRITTEN, "COUNT({x}), AVG({x}), STDDEV({x}), MIN({x}), MEDIAN({x}), MAX({x})"),
     **dict.fromkeys(
         (
@@ -233,7 +233,7 @@ def absent(
     """Refuse an aggregate that is not here, with what there is; `row` reads its argument."""
     args = [a.expressions[0] if isinstance(a, exp.Distinct) else a for a in node.expressions]
     why, form = _ABSENT[name]
-    what = f"{name} is not supported: {why}"
+    what = f"{called(node)} is not supported: {why}"
     if not args:
         return UnsupportedQueryError(what)
     if not isinstance(form, str):

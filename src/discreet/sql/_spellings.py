@@ -42,7 +42,7 @@ RENAMED: Final = {
     "SUM_IF": "SUMIF", "AVG_IF": "AVGIF", "RESERVOIR_QUANTILE": "QUANTILE",
     "APPROX_DISTINCT": "NUNIQUE", "NDV": "NUNIQUE", "UNIQ": "NUNIQUE",
     "PEARSON": "CORR", "PEARSONR": "CORR", "CORRELATION": "CORR",
-    "EVERY": "BOOL_AND", "ARBITRARY": "ANY_VALUE",
+    "EVERY": "BOOL_AND",
 }  # fmt: skip
 """Names that mean the same as one of ours, arguments and all."""
 _UNITS: Final = {
