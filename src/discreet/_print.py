@@ -62,6 +62,48 @@ def interval(low: float, high: float, margin: float | None = None, most: int = 1
     return f"[{number(low, margin, most)}, {number(high, margin, most)}]"
 
 
+def about(value: float) -> str:
+    r"""Print what is known roughly, in three digits or as a whole number.
+
+    >>> about(0.00701), about(8.214), about(1645.2)
+    ('0.00701', '8.21', '1\u2009645')
+    """
+    return f"{value:.3g}" if value < 100 else number(round(value))
+
+
+def enough(half: float, width: float) -> int:
+    """An example of a number by which an error is divided: 1 000, or what makes it useful.
+
+    >>> enough(1_645_201, 200_000), enough(10**9, 200_000)
+    (1000, 100000)
+    """
+    return next((n for n in (10**3, 10**4, 10**5) if half / n <= width / 4), 10**6)
+
+
+def if_rows(halves: tuple[float, float], width: float) -> str:
+    r"""Say an error that falls with a private number of rows: an example, and how it falls.
+
+    `halves` are its ends times that number, and `width` is that of all possible values.
+
+    >>> if_rows((1_645_201, 2_396_586), 200_000)
+    '1\u2009645 to 2\u2009397 if 1\u2009000 rows (a tenth of it if 10\u2009000)'
+    """
+    n = enough(halves[1], width)
+    ends = dict.fromkeys(about(half / n) for half in halves)
+    return f"{' to '.join(ends)} if {number(n)} rows (a tenth of it if {number(10 * n)})"
+
+
+def if_divided(own: float, other: float) -> str:
+    r"""Say the error of a quotient: that of its top, and of what it is divided by.
+
+    >>> if_divided(7, 19)
+    '0.007 + 0.019 × the ratio if divided by 1\u2009000 (a tenth of it if by 10\u2009000)'
+    """
+    n = enough(other, 1)
+    parts = f"{about(own / n)} + {about(other / n)} × the ratio" if other else about(own / n)
+    return f"{parts} if divided by {number(n)} (a tenth of it if by {number(10 * n)})"
+
+
 def plural(n: int, what: str) -> str:
     """Count things whose plural ends in s.
 

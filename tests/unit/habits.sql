@@ -12,7 +12,7 @@ SELECT COUNT(*) FROM visits WHERE DATE_DIFF(DATE '2024-12-31', visit_date, DAY) 
 SELECT COUNT(*) FROM visits WHERE visit_date >= DATE_SUB(DATE '2024-12-31', INTERVAL 3 MONTH);
 SELECT * EXCEPT(n) FROM (SELECT ward, COUNT(*) AS n, AVG(cost) AS c FROM visits GROUP BY ward);
 SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward QUALIFY ROW_NUMBER() OVER (ORDER BY COUNT(*) DESC) <= 3;
--- refuse
+-- hint LOGICAL_OR(readmitted)
 SELECT sex, LOGICAL_OR(readmitted) FROM visits GROUP BY sex;
 SELECT RANGE_BUCKET(age, [18, 40, 65]) AS b, COUNT(*) FROM visits GROUP BY b;
 -- snowflake, hospital
@@ -101,10 +101,10 @@ SELECT race, LISTAGG(sex, ',') FROM adult GROUP BY race;
 SELECT NULLIFZERO(COUNT(*)) FROM adult WHERE age > 80;
 SELECT DECODE(sex, 0, 'female', 1, 'male') AS s, COUNT(*) FROM adult GROUP BY s;
 -- spark, adult
--- refuse
+-- hint skewness(age)
 SELECT race, skewness(age) FROM adult GROUP BY race;
 SELECT race, stddev_pop(age), var_samp(age), corr(age, `hours-per-week`) FROM adult GROUP BY race;
--- refuse
+-- hint *
 SELECT histogram_numeric(age, 5) FROM adult;
 SELECT IF(sex = 1, 'm', 'f') AS s, avg(age) FROM adult GROUP BY IF(sex = 1, 'm', 'f');
 -- bigquery, hospital
@@ -129,7 +129,7 @@ SELECT ward, MEDIAN(length_of_stay) AS med, PERCENTILE_CONT(0.95) WITHIN GROUP (
 SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY CUBE(ward, sex)
 SELECT DATE_PART(month, visit_date) AS m, SUM(cost)::NUMBER(12,0) AS total FROM visits GROUP BY m ORDER BY m
 SELECT COUNT(DISTINCT IFF(ward = 'ICU', patient_id, NULL)) AS icu_patients FROM visits
--- refuse
+-- hint BOOLOR_AGG(readmitted)
 SELECT BOOLOR_AGG(readmitted) FROM visits
 SELECT ward, APPROX_PERCENTILE(cost, 0.5) FROM visits GROUP BY ward
 SELECT CASE WHEN EQUAL_NULL(sex, 'F') THEN 'f' ELSE 'other' END AS s, COUNT(*) FROM visits GROUP BY s
@@ -247,7 +247,7 @@ SELECT APPROX_TOP_COUNT(diagnosis, 5) AS top FROM visits
 WITH first_visit AS (SELECT patient_id, MIN(visit_date) AS first_date FROM visits GROUP BY patient_id) SELECT DATE_TRUNC(first_date, QUARTER) AS cohort, COUNT(*) AS patients FROM first_visit GROUP BY cohort ORDER BY cohort
 -- refuse
 SELECT COUNT(DISTINCT patient_id) AS returning FROM visits v WHERE EXISTS (SELECT 1 FROM visits w WHERE w.patient_id = v.patient_id AND w.visit_date > v.visit_date)
--- refuse
+-- hint LOGICAL_AND(readmitted)
 SELECT LOGICAL_AND(readmitted) AS every, ward FROM visits GROUP BY ward
 SELECT ward, COUNT(*) AS n FROM visits GROUP BY ALL ORDER BY ALL
 -- snowflake, hospital

@@ -420,6 +420,21 @@ def test_explain_recomputes_intervals_at_any_level(folder):
     assert "all kept rows of one person_id" in out
 
 
+def test_explain_says_what_a_step_of_the_noise_is_in_the_units_of_the_answer(folder):
+    text = "SELECT SUM(age * 0.25) AS s, MEDIAN(age) AS m FROM people"
+    told = call("ask", text, "-e", "0.5", "--json").stdout
+    (folder / "steps.json").write_text(told, "utf-8")
+    found = data("explain", "steps.json")["result"]["noise"]
+    steps = {name: step for law in found for name, step in law["one_step"].items()}
+    assert steps == {"s": "0.25", "m": "one row"}
+    margins = {name: law["margin"] for law in found for name in law["one_step"]}
+    low, high = data("explain", "steps.json")["result"]["intervals"][0]["s"]
+    assert margins["s"] * 0.25 == pytest.approx((high - low) / 2)
+    out = " ".join(call("explain", "steps.json").stdout.split())
+    assert "one step is 0.25 of s." in out
+    assert "one step is one row to m." in out
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -72,6 +72,65 @@ def test_a_share_has_the_bounds_of_a_share():
     assert inf.sample_size(within="0.05", low=0, high=1, epsilon=1) == 449
 
 
+@pytest.fixture(scope="module")
+def few(curator):
+    """Counts of bins of which all but one are empty."""
+    text = "SELECT w, COUNT(*) AS n FROM people GROUP BY w"
+    return curator.sql(text, epsilon="0.05")
+
+
+def test_what_is_shown_of_a_histogram_lies_in_its_band(few):
+    """Noise takes counts of empty bins below zero, and intervals are of counts of rows."""
+    band = inf.histogram(few)
+    below = int((band.value < 0).sum())
+    assert below > 20  # of 201 empty ones: fails with probability below 1e-20
+    assert ((band.low <= band.shown) & (band.shown <= band.high)).all()
+    assert (band.shown >= 0).all()
+    assert band.value.sum() == sum(row["n"] for row in few.to_dicts())  # as released
+    assert (band.to_pandas()["value"] >= 0).all()
+    said = f"{below} noisy counts below 0 shown as 0"
+    assert f"{said} (band.value has them as released)" in repr(band)
+    assert not re.search(r"  -\d", repr(band))
+    chart = band.chart()
+    assert said in str(chart)
+    assert min(row["value"] for row in chart["data"]["values"]) == 0
+
+
+def test_a_band_says_nothing_of_counts_that_are_shown_as_released(curator):
+    counts = curator.sql("SELECT town, COUNT(*) AS n FROM people GROUP BY town", epsilon=1)
+    band = inf.histogram(counts)
+    assert (band.shown == band.value).all()
+    assert "below 0" not in repr(band)
+    assert "below 0" not in str(band.chart())
+
+
+def test_digits_of_a_band_tell_its_ends_apart(curator):
+    """Spaces part thousands; shares have as many digits as the narrowest interval needs."""
+    counts = curator.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", epsilon=1)
+    assert re.search(
+        r"F +1\u2009\d{3}  \[1\u2009\d{3}, 1\u2009\d{3}\]\n", repr(inf.histogram(counts))
+    )
+    share = inf.ecdf(counts)
+    ends = re.search(r"F +0\.\d+  \[(0\.\d+), (0\.\d+)\]\n", repr(share))
+    assert ends
+    assert abs(float(ends[1]) - share.low[0]) < (share.high[0] - share.low[0]) / 10
+
+
+def test_a_fit_is_printed_in_units_and_not_in_powers_of_ten(curator):
+    """One digit more than the error leaves meaningful, and thousands parted."""
+    fit = curator.regression("pay ~ w + sex", epsilon=50)
+    rows = fit.summary().splitlines()[2:5]
+    number = r"[-−]?\d{1,3}(\u2009\d{3})*(\.\d+)?"
+    for row in rows:
+        assert re.fullmatch(rf"\S+ +{number} +{number} +\S+( \S+)? +\[{number}, {number}\]", row), (
+            row
+        )
+    intercept = rows[0].split()
+    assert float(intercept[1].replace("\u2009", "")) == pytest.approx(
+        fit.params["Intercept"], abs=fit.bse["Intercept"] / 10
+    )
+
+
 def _charts(curator):
     counts = curator.sql("SELECT town, COUNT(*) AS n FROM people GROUP BY town", epsilon=1)
     yield "rows: all bins at once", inf.histogram(counts).chart()

@@ -323,7 +323,7 @@ def test_a_stored_answer_says_the_deviation_too(curator):
 
 def test_batches_frames_and_previews(curator):
     plan = curator.preview("SELECT VAR(x) AS v FROM t", epsilon=1)
-    assert "÷ number of rows; less if the mean is far from both ends" in str(plan)
+    assert "(a tenth of it if 10\u2009000); less if the mean is far from both ends" in str(plan)
     with curator.batch(epsilon=2) as batch:
         spread = batch.sql("SELECT VAR_POP(x) AS v FROM t")
         batch.sql("SELECT AVG(x) AS a FROM t")

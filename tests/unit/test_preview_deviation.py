@@ -29,8 +29,8 @@ TABLES = {
 }
 LEAST = stats.binom.ppf(1e-9, RUNS, 0.95)
 FIGURES = re.compile(
-    r"± at most about (?P<usual>[\d.]+) ÷ number of rows for a deviation of (?P<such>[\d.]+),"
-    r" (?P<any>[\d.]+) ÷ √\(number of rows\) for any"
+    r"± at most about (?P<usual>[\d.]+) if (?P<n>\d+) rows have a deviation of (?P<such>[\d.]+) "
+    r"\(a tenth of it if \d+\), (?P<any>[\d.]+) whatever it is \(a third of it\)"
 )
 
 
@@ -72,6 +72,8 @@ def test_a_deviation_is_as_exact_as_its_preview_says(kind, ask):
     figures = FIGURES.fullmatch(told(plan))
     assert figures is not None
     usual, such, most = (float(figures[k]) for k in ("usual", "such", "any"))
+    n = int(figures["n"])
+    usual, most = usual * n, most * n**0.5
     assert such == 250
     for name, values in TABLES.items():
         off = errors(plan, values)
@@ -89,11 +91,12 @@ def test_a_deviation_is_as_exact_as_its_preview_says(kind, ask):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_variance_is_as_exact_as_its_preview_says(kind, ask):
     plan = planned(kind, ask, "VAR_POP")
-    figure = re.match(r"± at most about ([\d.]+) ÷ number of rows", told(plan))
+    figure = re.match(r"± at most about ([\d.]+) if (\d+) rows", told(plan))
     assert figure is not None
+    most = float(figure[1]) * int(figure[2])
     worst = []
     for values in TABLES.values():
         off = errors(plan, values)
-        assert (off <= 1.02 * float(figure[1]) / N).sum() >= LEAST
-        worst.append((off <= float(figure[1]) / 3 / N).sum())
+        assert (off <= 1.02 * most / N).sum() >= LEAST
+        worst.append((off <= most / 3 / N).sum())
     assert min(worst) < LEAST

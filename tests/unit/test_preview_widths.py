@@ -134,7 +134,8 @@ def test_margins_that_depend_on_private_counts_are_refused(text, asked):
 def test_a_share_of_the_total_has_an_error_line(asked):
     text = "SELECT g, COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () AS n FROM t GROUP BY g"
     words = asked.preview(text, epsilon="0.5").error()["n"]
-    assert words == "± about (7 + 19 × the ratio) ÷ what it is divided by"
+    example = "if divided by 1\u2009000 (a tenth of it if by 10\u2009000)"
+    assert words == f"± about 0.007 + 0.019 × the ratio {example}"
 
 
 def test_keys_have_no_margin(asked):

@@ -267,7 +267,7 @@ def test_windows_over_rows_and_rows_of_persons_get_a_question_that_works(text, h
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("SELECT AVG(DISTINCT age) FROM people", None),
+        ("SELECT AVG(DISTINCT age) FROM people", "AVG(age)"),
         ("SELECT COUNT(DISTINCT sex, city) FROM people", None),
         ("SELECT ARRAY_AGG(age) FROM people", "SELECT age, COUNT(*) AS n FROM people GROUP BY age"),
         ("SELECT COUNT(*) FROM people WHERE age > 'forty'", None),

@@ -175,7 +175,7 @@ def stated(lo, hi, step):
 
 def test_what_a_preview_states_follows_the_range_and_not_its_steps():
     one = stated("0", "1000", "1")
-    assert "÷ number of rows" in one
+    assert " if 1\u2009000 rows (a tenth of it if 10\u2009000)" in one
     assert stated("0", "1000", "0.5") == stated("-500", "500", "1") == one
     assert stated("0", "2000", "1") != one
 
@@ -226,9 +226,9 @@ def test_intervals_of_two_sums_are_those_of_the_note(name, law, level):
 
 def test_the_interval_of_a_choice_is_stated_for_a_public_range():
     """Noise on the variance itself, 1/ε(1 − 3 %) ranges squared, at 95 %: ln 20 of them."""
-    words = stated("0", "1000", "1").split("about ")[1].split(" ÷")[0]
+    words = stated("0", "1000", "1").split("about ")[1].split(" if")[0]
     one = float("".join(words.split()))
-    assert one == pytest.approx(1000**2 * math.log(20) / 0.97, rel=1e-5)
+    assert one == pytest.approx(1000**2 * math.log(20) / 0.97 / 1000, rel=1e-3)
 
 
 # -- what is asked ---------------------------------------------------------------------------

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from discreet._exact import confidence as read_confidence
 from discreet._exact import show as exactly
-from discreet.answer import Answer, as_data, read
+from discreet._print import number, short
+from discreet.answer import Answer, Record, as_data, read
 from discreet.cli import _answers, _charts
 from discreet.cli._console import facts, grid, heading, say, show_table
 from discreet.cli._outcome import Reply
 from discreet.cli._session import read_text
 from discreet.errors import ParameterError
+from discreet.plan import Quantile, Total, WeightedSum, statistics_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,7 +74,8 @@ def _record(text: str) -> Mapping[str, Any]:
 def _noise(raw: Mapping[str, Any], confidence: str) -> list[dict[str, Any]]:
     """Every noise law once, with its margin and the level that margin achieves."""
     laws: dict[str, dict[str, Any]] = {}
-    for part in read(raw).parts:
+    record = read(raw)
+    for place, part in enumerate(record.parts):
         if (law := part.noise) is None:
             continue
         margin = law.interval(confidence)
@@ -82,9 +85,27 @@ def _noise(raw: Mapping[str, Any], confidence: str) -> list[dict[str, Any]]:
             "margin": margin.high,
             "achieved": margin.confidence,
             "numbers": 0,
+            "one_step": {},
         }
-        laws.setdefault(repr(law), row)["numbers"] += part.size
+        own = laws.setdefault(repr(law), row)
+        own["numbers"] += part.size
+        own["one_step"] |= _steps(record, place)
     return list(laws.values())
+
+
+def _steps(record: Record, part: int) -> dict[str, str]:
+    """What one step of a part's integers is in the units of each column made of it."""
+    found = {}
+    for column in record.outputs:
+        for index in sorted(statistics_of(column.expr)):
+            match record.formulas[index]:
+                case Total(vector=vector, step=step) if vector == part:
+                    found[column.name] = short(abs(step))
+                case WeightedSum(cells=cells, weights=weights) if part in cells:
+                    found[column.name] = short(abs(weights[cells.index(part)]))
+                case Quantile(tree=tree) if tree == part:
+                    found[column.name] = "one row"
+    return found
 
 
 def _show(
@@ -110,14 +131,25 @@ def _show(
         (
             n["law"],
             f"{n['standard_deviation']:.4g}",
-            f"± {n['margin']:g}",
+            f"± {number(n['margin'])}",
             f"{100 * n['achieved']:.4f} %",
             str(n["numbers"]),
         )
         for n in noise
     ]
     show_table(console, grid(header, rows, right=(1, 2, 3, 4)))
-    say(console, "Margins of the released integers, in steps of the column's public grid.", "dim")
+    say(
+        console,
+        "These are integers as they were released; the answer's own margins stand above.",
+        "dim",
+    )
+    for row in noise:
+        steps = [
+            f"one row to {name}" if step == "one row" else f"{step} of {name}"
+            for name, step in row["one_step"].items()
+        ]
+        if steps:
+            say(console, f"{row['law']}: one step is {', '.join(steps)}.", "dim")
     heading(console, "What was protected, and what it cost")
     unit = statement.get("unit", "row")
     pairs = [

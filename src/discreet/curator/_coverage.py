@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from discreet import _exact
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
+from discreet._print import number
 from discreet.answer import Answer
 from discreet.errors import ParameterError, QueryError
 from discreet.plan import (
@@ -171,13 +172,32 @@ class Coverage:
         return [row["units"] for row in self.answer.interval(level, simultaneous=True)]
 
     def __repr__(self) -> str:
-        units, rows = self.units_cut(), self.rows_lost()
+        units, rows = _percent(self.units_cut()), _percent(self.rows_lost())
         return (
-            f"at most {self.limit} rows of each kept: {units[0]:.1%} of units lose rows "
-            f"[{units[1]:.1%}, {units[2]:.1%}], {rows[0]:.1%} of rows are lost "
-            f"[{rows[1]:.1%}, {rows[2]:.1%}] (95 %: noise and buckets, "
-            f"if nobody has more than {self.most[-1]} rows)\n{self.answer!r}"
+            f"at most {self.limit} rows of each kept: {units[0]} of units lose rows "
+            f"[{units[1]}, {units[2]}], {rows[0]} of rows are lost "
+            f"[{rows[1]}, {rows[2]}] (95 %: noise and buckets, "
+            f"if nobody has more than {self.most[-1]} rows)\n{self._by_rows()}"
         )
+
+    def _by_rows(self) -> str:
+        """The histogram, with the rows of one unit in the place of the buckets' numbers."""
+        lines = repr(self.answer).splitlines()
+        buckets = [str(row["bucket"]) for row in self.answer.to_dicts()]
+        ends = zip(self.least, self.most, strict=True)
+        rows = [str(a) if a == b else f"{number(a)}–{number(b)}" for a, b in ends]
+        rows[-1] = f"{number(self.least[-1])} or more"
+        names = ["rows of one", "─" * max(map(len, ["rows of one", *rows])), *rows]
+        wide, old = len(names[1]), max(map(len, ["bucket", *buckets]))
+        own = [f"{n:>{wide}}{line[old:]}" for n, line in zip(names, lines, strict=False)]
+        return "\n".join([*own, *lines[len(own) :]])
+
+
+def _percent(shares: tuple[float, float, float]) -> list[str]:
+    """Print an estimate and both ends with digits that tell the ends apart."""
+    half = 100 * (shares[2] - shares[1]) / 2
+    digits = min(max(1, 1 - math.floor(math.log10(half))), 4) if half else 1
+    return [f"{share:.{digits}%}" for share in shares]
 
 
 def _share(loss: float, rest: float) -> float:

@@ -41,6 +41,7 @@ import numpy as np
 from discreet import _exact, _vega
 from discreet._dataclass import dataclass
 from discreet._exact import Number
+from discreet._print import interval, number, plural
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
 from discreet.inference._inputs import Noisy, noisy, repeatable, sampled
@@ -62,7 +63,11 @@ _SIZE = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Band:
-    """Values over bins with ends that hold for all bins at once."""
+    """Values over bins with ends that hold for all bins at once.
+
+    No table holds fewer rows than none, and noise does not know that: `value` is as it was
+    released, so that sums of bins stay unbiased, and `shown` is the nearest value in the band.
+    """
 
     bins: tuple[Any, ...]
     value: Floats
@@ -75,22 +80,34 @@ class Band:
     def __len__(self) -> int:
         return len(self.bins)
 
+    @property
+    def shown(self) -> Floats:
+        """The values that are printed and drawn: none lies outside the band."""
+        return np.clip(self.value, self.low, self.high)
+
+    @property
+    def _mended(self) -> str:
+        """What is said of values that are not shown as they were released."""
+        below = int(np.sum(self.value != self.shown))
+        return f"{plural(below, 'noisy count')} below 0 shown as 0" if below else ""
+
     def to_pandas(self) -> pd.DataFrame:
-        """Return value and ends by bin."""
+        """Return the values that are shown, and ends, by bin."""
         import pandas as pd  # noqa: PLC0415 - only for those who ask
 
-        columns = {"value": self.value, "low": self.low, "high": self.high}
+        columns = {"value": self.shown, "low": self.low, "high": self.high}
         return pd.DataFrame(columns, index=pd.Index(self.bins, name="bin"))
 
     def chart(self) -> _vega.Chart:
         """Return a line inside its band, as Vega-Lite; ``save("band.png")`` draws it."""
         values = [
             {"bin": str(b), "value": float(v), "low": float(lo), "high": float(hi)}
-            for b, v, lo, hi in zip(self.bins, self.value, self.low, self.high, strict=True)
+            for b, v, lo, hi in zip(self.bins, self.shown, self.low, self.high, strict=True)
         ]
+        note = f"; {self._mended}" if self._mended else ""
         ends = _vega.between("y", _vega.number("low", title=self.title))
         return _vega.chart(
-            f"{self.title}: all bins at once at {100 * self.confidence:.4g} %",
+            f"{self.title}: all bins at once at {100 * self.confidence:.4g} %{note}",
             values,
             encoding={"x": {"field": "bin", "type": "ordinal", "sort": None, "title": None}},
             layer=[
@@ -101,8 +118,13 @@ class Band:
 
     def __repr__(self) -> str:
         lines = [f"{self.title}, all {len(self)} bins at once at {100 * self.confidence:.4g} %"]
-        rows = zip(self.bins, self.value, self.low, self.high, strict=True)
-        lines += [f"  {b!s:>12}  {v:10.5g}  [{lo:.5g}, {hi:.5g}]" for b, v, lo, hi in rows]
+        least = float(np.min((self.high - self.low)[self.high > self.low], initial=math.inf)) / 2
+        rows = zip(self.bins, self.shown, self.low, self.high, strict=True)
+        cells = [(f"{b!s}", number(v, least), interval(lo, hi, least)) for b, v, lo, hi in rows]
+        first, second = (max(len(cell[i]) for cell in cells) for i in (0, 1))
+        lines += [f"  {b:>{first}}  {v:>{second}}  {ends}" for b, v, ends in cells]
+        if self._mended:
+            lines.append(f"{self._mended} (band.value has them as released)")
         return "\n".join([*lines, f"covers {self.covers}"])
 
 

@@ -53,7 +53,7 @@ import numpy as np
 from discreet import _exact
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
-from discreet._print import number
+from discreet._print import interval, number
 from discreet._text import quoted
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
@@ -210,11 +210,12 @@ class Fitted(ABC):
         ]
         for (name, value), why in zip(params.items(), self._why, strict=True):
             low, high = ends[name]
-            shown = f"[{low:.5g}, {high:.5g}]"
+            fine = bse[name] / 10  # a digit more than the error leaves meaningful
+            shown = interval(low, high, fine)
             if low == -math.inf and high == math.inf:
                 shown = why
             lines.append(
-                f"{name:{width}}  {value:12.5g}  {bse[name]:10.3g}  "
+                f"{name:{width}}  {number(value, fine):>12}  {number(bse[name], fine):>10}  "
                 f"{_pvalue(pvalues[name]):>9}  {shown}"
             )
         lines += self._notes

@@ -608,9 +608,8 @@ def _number_hint(where: str, expr: Expr) -> str | None:
     labels = expr.type.labels
     if labels:
         label = f"'{labels[0]}'" if isinstance(labels[0], str) else labels[0]
-        test = f"{where}({name_of(expr)} = {label})"
-        purpose = {"AVG": "for a share", "SUM": "for a number of rows"}.get(where)
-        return None if purpose is None else f"{test} {purpose}, or GROUP BY {name_of(expr)}"
+        # a share of rows, or a number of them
+        return f"{where}({name_of(expr)} = {label})" if where in ("AVG", "SUM") else None
     if expr.type.moment:
         first = str(expr.type.value(expr.type.lo))[:10]
         days = f"DATEDIFF('day', DATE '{first}', {name_of(expr)})"

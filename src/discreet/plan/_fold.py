@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Final
 
 from discreet._dataclass import dataclass, replace
-from discreet._print import number
+from discreet._print import if_divided, if_rows
 from discreet.plan._formula import Formula, Mean, Total
 from discreet.plan._means import Quotient, WeightedSum
 from discreet.plan._parts import Priced
@@ -230,13 +230,9 @@ def ratio_margin(
         zero = Fraction(0)
         low, high = sorted((times * min(row[0], zero), times * max(row[1], zero)))
         halves = [half(m, level) for m in (low, (low + high) / 2, high)]
-        least, most = (number(h, h or None) for h in (min(halves), max(halves)))
-        return f"± about {least}{'' if least == most else f' to {most}'} ÷ number of rows"
+        return f"± about {if_rows((min(halves), max(halves)), float(high - low))}"
     own, other = half(Fraction(0), level), half(Fraction(1), level, Fraction(0))
-    if not other:
-        return f"± about {number(own, own or None)} ÷ what it is divided by"
-    parts = f"{number(own, own or None)} + {number(other, other)} × the ratio"
-    return f"± about ({parts}) ÷ what it is divided by"
+    return f"± about {if_divided(own, other)}"
 
 
 def _scaled(out: OutputExpr) -> tuple[OutputExpr | None, Fraction]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._dataclass import dataclass
-from discreet._print import number
+from discreet._print import about, enough, if_rows, number
 from discreet.plan._parts import Floats, Law, Priced, Release
 from discreet.plan._picks import Labels
 from discreet.plan._points import Points
@@ -169,11 +169,14 @@ def spread_margin(half: float, width: float, *, root: bool, more: str = "") -> s
     |√a − √b| is at most √|a − b|, and about |a − b| ÷ 2√b; the range is `width` wide.
     """
     if not root:
-        return f"± at most about {number(half, half)} ÷ number of rows{more}"
-    usual, any_, such = 2 * half / width, half**0.5, width / 4
+        return f"± at most about {if_rows((half, half), width**2 / 4)}{more}"
+    usual, such = 2 * half / width, width / 4
+    n = enough(usual, width / 2)
+    one, any_ = usual / n, (half / n) ** 0.5
     return (
-        f"± at most about {number(usual, usual)} ÷ number of rows for a deviation of "
-        f"{number(such, such)}, {number(any_, any_)} ÷ √(number of rows) for any"
+        f"± at most about {about(one)} if {number(n)} rows have a deviation of "
+        f"{number(such, such)} (a tenth of it if {number(10 * n)}), {about(any_)} "
+        "whatever it is (a third of it)"
     )
 
 
@@ -233,8 +236,8 @@ class Mean(Formula):
         split = 1 - (1 - confidence) / 2 if both else confidence
         margin = _half(priced[self.total], split) * float(self.step)
         rows = number(_half(priced[self.count], split))
-        itself = f", itself ± {rows}" if both else ""
-        return f"± about {number(margin, margin)} ÷ number of rows{itself}"
+        itself = f"; their number ± {rows}" if both else ""
+        return f"± about {if_rows((margin, margin), float(self.hi - self.lo))}{itself}"
 
     def check(self, releases: Releases) -> None:
         """Refuse an empty range."""
@@ -449,7 +452,7 @@ def _rows_away(rows: float) -> str:
 
 def _beyond(rows: float) -> str:
     """How far an interval reaches: its ends are edges of the few cells that were counted."""
-    return f"interval to the first of its edges beyond {number(round(rows))} rows"
+    return f"interval {number(round(rows))} rows or more to either side"
 
 
 @dataclass(frozen=True, slots=True)

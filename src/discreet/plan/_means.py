@@ -35,7 +35,7 @@ from fractions import Fraction
 import numpy as np
 
 from discreet._dataclass import dataclass
-from discreet._print import number
+from discreet._print import if_rows, number
 from discreet.plan._formula import (
     ONE_VALUE,
     Combination,
@@ -169,8 +169,7 @@ class Quotient(Linear):
         laws = [priced[i].noise for i in self.cells]
         ends = [self.lo, (self.lo + self.hi) / 2, self.hi]
         halves = [self._about(laws, m, confidence) for m in ends]
-        low, high = (number(half, half) for half in (min(halves), max(halves)))
-        return f"± about {low}{'' if low == high else f' to {high}'} ÷ number of rows"
+        return f"± about {if_rows((min(halves), max(halves)), float(self.hi - self.lo))}"
 
     def _about(self, laws: Sequence[Law | None], m: Fraction, level: float) -> float:
         c = [float(a - m * b) for a, b in zip(self.top, self.bottom, strict=True)]

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from discreet import noise
 from discreet._dataclass import dataclass
-from discreet._print import number
+from discreet._print import if_divided, number
 from discreet.plan._formula import Total
 from discreet.plan._means import WeightedSum
 from discreet.plan._parts import Law
@@ -153,8 +153,7 @@ class Widths:
                 own, other = self.widest(above, each), self.widest(below, each)
                 if own is None or other is None:
                     return None
-                parts = f"{number(own, own or None)} + {number(other, other or None)} × the ratio"
-                return f"± about ({parts}) ÷ what it is divided by"
+                return f"± about {if_divided(own, other)}"
         return None
 
     def _statements(self, statistics: set[int]) -> int:

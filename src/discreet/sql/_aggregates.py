@@ -38,9 +38,17 @@ from discreet.plan import (
     statistic,
     statistics_of,
 )
+from discreet.sql._absent import (
+    ABSENT,
+    absent,
+    placed,
+    tallied,
+    tested_in_having,
+    without_inner,
+)
 from discreet.sql._bounds import Bounds, check_ratio, read_bounds
-from discreet.sql._hints import ABSENT, absent, on_its_own, question, with_keys
-from discreet.sql._over import over_rows, window
+from discreet.sql._hints import on_its_own, question, with_keys
+from discreet.sql._over import of_rows, over_rows, window
 from discreet.sql._rows import TIMES, Rows, arity, constant, whole
 from discreet.sql._text import (
     INFIX,
@@ -165,7 +173,7 @@ class Outputs:
         if isinstance(node, exp.Column):
             select = node.find_ancestor(exp.Select)
             items = [] if select is None else [e.unalias() for e in select.expressions]
-            over = next((e for e in items if isinstance(e, exp.Window)), None)
+            over = next((w for e in items for w in e.find_all(exp.Window) if of_rows(w)), None)
             group = None if select is None else select.args.get("group")
             if over is not None and not group:
                 raise over_rows(self.rows.scope, over)
@@ -342,6 +350,8 @@ class Outputs:
         test: Expr | None = None
         if isinstance(node, exp.Filter):
             only(node, "this", "expression")
+            if has_aggregate(node.expression):
+                raise refuse("FILTER tests rows; an aggregate in it", tested_in_having(node))
             test = self.rows.condition(node.expression.this)
             node = node.this
         order: exp.Expr | None = None
@@ -349,8 +359,11 @@ class Outputs:
             only(node, "this", "expression")
             node, order = node.this, node.expression
         name = function_name(node)
+        if name in ABSENT:
+            raise absent(name, node, self._row)
         if name not in AGGREGATES:
-            raise refuse(f"{label(node)} with FILTER or WITHIN GROUP", "COUNT(*) FILTER (WHERE …)")
+            what = f"{label(node)} with FILTER or WITHIN GROUP"
+            raise refuse(what, placed(name, node.expressions, order))
         args = [a for a in node.expressions if not isinstance(a, exp.Kwarg)]
         kwargs = [a for a in node.expressions if isinstance(a, exp.Kwarg)]
         return _Call(self, name, called(node), args, test, order).lower(kwargs)
@@ -438,15 +451,9 @@ class _Call:
         return statistic(kind, one, other=other, **fixed)
 
     def _tallied(self, value: Operand) -> str | None:
-        """The most frequent texts, as a question of its own: their list is private."""
-        select = self.args[0].find_ancestor(exp.Select)
-        text = isinstance(value, Expr) and value.type.kind is Kind.TEXT
+        """The most frequent texts and numbers: their list is private."""
         mode = CALLS[self.name][0] is CALLS["MODE"][0]
-        if not mode or not text or select is None or len(select.expressions) > 1:
-            return None
-        query = question(self.args[0], [self.args[0]], [])
-        most = self.args[1].sql() if len(self.args) > 1 else "1"
-        return None if query is None else f"{query} ORDER BY n DESC LIMIT {most}"
+        return tallied(self.args, value) if mode else None
 
     def _take_order(self, constants: int) -> None:
         """Turn ``F(q) WITHIN GROUP (ORDER BY x)`` into ``F(x, q)``."""
@@ -529,7 +536,11 @@ class _Call:
         arg = self.args[0]
         if isinstance(arg, exp.Distinct):
             own = ", ".join(a.sql() for a in arg.expressions)
-            raise refuse(f"{self.called}(DISTINCT {own})")
+            raise UnsupportedQueryError(
+                f"{self.called}(DISTINCT …) is not supported: whether a row counts would depend on "
+                "other people's rows; what comes nearest counts every row",
+                hint=f"{self.called}({own})",
+            )
         if isinstance(arg, exp.Star):
             raise QueryError(f"{self.called} needs a column")
         operand = self._argument(arg)
@@ -540,7 +551,7 @@ class _Call:
     def _argument(self, node: exp.Expr) -> Operand:
         rows = self.outputs.rows
         if has_aggregate(node):
-            raise refuse("an aggregate inside an aggregate", "GROUP BY sex")
+            raise refuse("an aggregate inside an aggregate", without_inner(node))
         return rows.lower(node) if self.test is None else rows.branch(self.test, node)
 
     def _filtered(self, operand: Operand) -> Operand:
@@ -577,25 +588,3 @@ def names_number(scope: Scope, select: exp.Select, part: exp.Expr) -> bool:
     names = {c.name.casefold() for c in all_of(part, exp.Column) if not c.table}
     names -= columns_of(scope)
     return any(e.alias.casefold() in names and has_aggregate(e) for e in select.expressions)
-
-
-def default_name(node: exp.Expr, place: int) -> str:
-    """Readable name of an output without alias: count, avg_income, year_joined."""
-    if isinstance(node, exp.Column):
-        return str(node.name)
-    if isinstance(node, exp.Filter | exp.WithinGroup | exp.Window):
-        inner = node.this
-        return default_name(inner if inner.expressions or inner.this else node, place)
-    words: list[str] = []
-    if name := function_name(node):
-        words.append(name.lower())
-        if any(isinstance(a, exp.Distinct) for a in node.expressions):
-            words.append("distinct")
-    elif isinstance(node, exp.Extract):
-        words.append(node.this.name.lower())
-    elif isinstance(node, exp.Case):
-        return "case"
-    else:
-        return f"column_{place}"
-    words += [str(c.name) for c in node.find_all(exp.Column)][:1]
-    return "_".join(words)

@@ -17,7 +17,6 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet._text import plain_str, quote, written
 from discreet.errors import QueryError, UnknownNameError, UnsupportedQueryError
-from discreet.plan import Expr, Operand
 from discreet.sql._paste import pasted, with_comma
 from discreet.sql._text import function_name
 from discreet.sql._walk import (
@@ -307,82 +306,6 @@ def on_its_own(unit: exp.Expr) -> str | None:
     query = exp.select(exp.alias_(count_different(unit), "n"))
     with_clauses(query, select, "with_", "from_", "joins", "where")
     return query.where(aggregate.expression.this.copy()).sql()
-
-
-_INSTEAD: Final = {
-    "ANY_VALUE": "MODE({x})",
-    "FIRST": "MODE({x})",
-    "DESCRIBE": "COUNT({x}), AVG({x}), STDDEV({x}), MIN({x}), MEDIAN({x}), MAX({x})",
-    **dict.fromkeys(
-        (
-            "ARRAY_AGG",
-            "STRING_AGG",
-            "LISTAGG",
-            "GROUP_CONCAT",
-            "COLLECT_SET",
-            "COLLECT_LIST",
-            "VALUE_COUNTS",
-            "UNIQUE",
-        ),
-        "SELECT {x}",
-    ),
-    **dict.fromkeys(("GEOMEAN", "GEOMETRIC_MEAN"), "EXP(AVG(LN({x})))"),
-}
-"""What there is instead; {x} stands for the argument, and SELECT for a question of its own."""
-_NEAR: Final = {
-    **dict.fromkeys(
-        ("BOOL_AND", "BOOL_OR", "LOGICAL_AND", "LOGICAL_OR", "BOOLAND_AGG", "BOOLOR_AGG"),
-        "one row decides it; the share of rows, AVG({x}), leaves",
-    ),
-    **dict.fromkeys(
-        (
-            *("ARG_MAX", "ARGMAX", "MAX_BY", "ARG_MIN", "ARGMIN", "MIN_BY"),
-            *("ARG_MIN_NULL", "ARG_MAX_NULL"),
-        ),
-        "one row decides it; it works in a subquery that groups by the unit",
-    ),
-    **dict.fromkeys(
-        ("HISTOGRAM", "HISTOGRAM_NUMERIC"),
-        "bins are public here; write their width, as in GROUP BY BIN({x}, 10)",
-    ),
-    **dict.fromkeys(
-        ("KURTOSIS", "SKEWNESS", "SKEW"), "the nearest that there is are AVG, MEDIAN and STDDEV"
-    ),
-    "APPROX_QUANTILES": "write how many parts, as in APPROX_QUANTILES({x}, 4)",
-}
-"""What is near, and another question."""
-ABSENT: Final = frozenset({*_INSTEAD, *_NEAR})
-"""Aggregates that are not here."""
-
-
-def absent(
-    name: str, node: exp.Expr, row: Callable[[exp.Expr], Operand | None]
-) -> UnsupportedQueryError:
-    """Refuse an aggregate that is not here, with what there is; `row` reads its argument."""
-    args = [a.expressions[0] if isinstance(a, exp.Distinct) else a for a in node.expressions]
-    what = f"{name} is not supported"
-    if name in _NEAR:
-        own = args[0].sql() if args else "x"
-        return UnsupportedQueryError(f"{what}: {_NEAR[name].format(x=own)}")
-    return UnsupportedQueryError(what, hint=_instead(name, node, args, row) if args else None)
-
-
-def _instead(
-    name: str, node: exp.Expr, args: Sequence[exp.Expr], row: Callable[[exp.Expr], Operand | None]
-) -> str | None:
-    own, operand, form = args[0].sql(), row(args[0]), _INSTEAD[name]
-    if isinstance(operand, Expr) and operand.type.is_numeric:
-        low = form.startswith("EXP") and operand.type.lo <= 0
-        if form.startswith("MODE") or low:
-            return None  # numbers have no mode here, and a logarithm begins above zero
-    if not form.startswith("SELECT"):
-        return form.format(x=own)
-    select = node.find_ancestor(exp.Select)
-    group = None if select is None else select.args.get("group")
-    keys = [resolved(select, k) for k in group.expressions] if select and group else []
-    if select is None or len(select.expressions) > len(keys) + 1:
-        return None  # what stands beside the list would get lost
-    return question(node, [*keys, args[0]], [])
 
 
 def about_people(select: exp.Select, key: exp.Expr) -> str:

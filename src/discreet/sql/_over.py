@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _RANKS: Final = {"ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST"}
 _VALUES: Final = {"SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE"}
+FOLDED: Final = frozenset({"SUM", "AVG", "MIN", "MAX"})
+"""Aggregates that OVER computes from numbers of the answer."""
 WINDOWS: Final = frozenset({*_RANKS, *_VALUES, "NTILE", "LAG", "LEAD", "COUNT"})
 """Functions that OVER may follow."""
 _MOST: Final = 1_000_000
@@ -36,8 +39,8 @@ def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
     """Lower one call with OVER."""
     only(node, "this", "partition_by", "order", "spec", "over")
     name = function_name(node.this)
-    if name not in WINDOWS:
-        raise refuse(f"{label(node.this)} with OVER")
+    if name not in WINDOWS or (name == "COUNT" and node.this.find(exp.Distinct)):
+        raise _not_over(outputs, node)
     order = node.args.get("order")
     items = () if order is None else tuple(_ordered(outputs, o) for o in order.expressions)
     if not items and (name in _RANKS or name in ("NTILE", "LAG", "LEAD")):
@@ -56,6 +59,30 @@ def window(outputs: Outputs, node: exp.Window) -> OutputExpr:
     return result
 
 
+def of_rows(node: exp.Window) -> bool:
+    """Whether a window reads rows of people: no aggregate stands in what it reads."""
+    call = node.this.this if isinstance(node.this, exp.WithinGroup) else node.this
+    return not any(function_name(n) in CALLS for n in node.walk() if n is not call)
+
+
+def _not_over(outputs: Outputs, node: exp.Window) -> UnsupportedQueryError:
+    """Refuse what OVER does not compute: of rows it is a question about groups, as ever."""
+    call = node.this
+    statistic = function_name(call) in CALLS or isinstance(call, exp.WithinGroup)
+    if statistic and of_rows(node):
+        return over_rows(outputs.rows.scope, node)
+    hint = None
+    if statistic and len(call.expressions) == 1:  # of numbers of the answer
+        mean = node.copy()
+        mean.this.set("this", "AVG")
+        hint = mean.sql()
+    return UnsupportedQueryError(
+        f"{label(call)} with OVER is not supported: of the answer's rows it gives sums, means, "
+        "extremes, counts, ranks and neighbours",
+        hint=hint,
+    )
+
+
 def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
     """Refuse a window over rows of people: what it would give is theirs, row by row."""
     select = node.find_ancestor(exp.Select)
@@ -72,11 +99,16 @@ def over_rows(scope: Scope, node: exp.Window) -> UnsupportedQueryError:
     if name in ("LAG", "LEAD") and select is not None and columns != keys:
         return _between(select, node, columns, base(scope.relation).table.max_rows_per_unit)
     group = None if select is None else select.args.get("group")
+    why = "OVER is computed from the rows of the answer, which are keys and statistics; rows of "
+    why += "the table do not leave"
+    if hint is not None and not isinstance(node.parent, exp.Alias | exp.Select):
+        why += "; what comes nearest is the number of the whole group"
+    if name in _RANKS and select is not None and keys and not group:
+        hint = _ranked_groups(select, node, keys)
+        why += "; what comes nearest is the order of the groups, by their means" * bool(hint)
     people = [k for k in ([] if group is None else group.expressions) if is_unit(scope, k)]
     if name == "NTILE" and select is not None and people:
         hint = _quantiles_of_people(select, node)
-    why = "OVER is computed from the rows of the answer, which are keys and statistics; rows of "
-    why += "the table do not leave"
     if name == "NTILE":
         why += ": ask first where the groups begin, then write these numbers in a CASE"
     return UnsupportedQueryError(why, hint=hint)
@@ -91,6 +123,21 @@ def _quantiles_of_people(select: exp.Select, node: exp.Window) -> str:
     ends.args["order"].expressions[0].set("this", exp.column("x"))
     items = ", ".join(e.sql() for e in _instead(ends))
     return f"SELECT {items} FROM ({inner.sql()}) AS people_here"  # noqa: S608 - a hint
+
+
+def _ranked_groups(select: exp.Select, node: exp.Window, keys: Sequence[exp.Expr]) -> str | None:
+    """Groups in the order of their means, in place of rows in the order of their numbers."""
+    order = node.args.get("order")
+    items = [] if order is None else order.expressions
+    start = select.args.get("from_")
+    if len(items) != 1 or start is None or not isinstance(start.this, exp.Table):
+        return None
+    mean, rank = exp.Anonymous(this="AVG", expressions=[items[0].this.copy()]), node.copy()
+    rank.set("partition_by", None)
+    rank.args["order"].expressions[0].set("this", mean)
+    query = exp.select(*(k.copy() for k in keys), exp.alias_(rank, "place"))
+    set_group(with_clauses(query, select, "from_", "joins", "where"), keys)
+    return query.sql()
 
 
 _APART: Final = frozenset({"day", "month", "quarter", "year", "hour", "minute", "second"})
@@ -148,7 +195,9 @@ def _instead(node: exp.Window) -> list[exp.Expr]:
     if name == "NTILE" and order is not None and str(node.this.expressions[0]) in ("4", "5", "10"):
         n, x = int(str(node.this.expressions[0])), order.expressions[0].this.sql()
         return [exp.Column(this=f"QUANTILE({x}, {i / n})") for i in range(1, n)]
-    return [exp.alias_(count_rows() if name == "NTILE" else node.this.copy(), "n")]
+    above = node.parent
+    alias = above.alias if isinstance(above, exp.Alias) else "n"
+    return [exp.alias_(count_rows() if name == "NTILE" else node.this.copy(), alias)]
 
 
 def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExpr, ...]:
@@ -163,7 +212,7 @@ def _args(outputs: Outputs, name: str, nodes: list[exp.Expr]) -> tuple[OutputExp
         args = [outputs.lower(n) for n in nodes]
     except QueryError as error:
         # a column of rows: windows stand over rows of the answer
-        if nodes and isinstance(nodes[0], exp.Column) and name in ("SUM", "AVG", "MIN", "MAX"):
+        if nodes and isinstance(nodes[0], exp.Column) and name in FOLDED:
             hint = f"{name}({name}({nodes[0].sql()})) OVER ()"
             raise error.with_hint(hint) from None
         raise

@@ -23,7 +23,15 @@ _MOST: Final = 60
 _WORK: Final = 60_000
 """Characters that are read at most, so that long questions are refused soon too."""
 _CLAUSES: Final = ("group", "order", "having", "qualify", "limit", "where", "joins")
-_PIECES: Final = (exp.Condition, exp.Star, exp.Interval, exp.Tuple, exp.Distinct, exp.Aliases)
+_PIECES: Final = (
+    exp.Condition,
+    exp.WithinGroup,
+    exp.Star,
+    exp.Interval,
+    exp.Tuple,
+    exp.Distinct,
+    exp.Aliases,
+)
 _RESERVED: Final = frozenset({"AS", "FROM", "WHERE", "SELECT", "BY", "AND", "OR", "NOT", "ON"})
 _TESTS: Final = (exp.Where, exp.Having, exp.Join, exp.Filter, exp.Qualify)
 

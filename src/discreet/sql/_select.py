@@ -34,7 +34,6 @@ from discreet.sql import _elsewhere as elsewhere
 from discreet.sql._aggregates import (
     LISTED,
     Outputs,
-    default_name,
     has_aggregate,
     names_number,
 )
@@ -59,6 +58,7 @@ from discreet.sql._text import (
     WHOLE,
     column_of,
     columns_of,
+    default_name,
     identifier,
     is_unit,
     label,

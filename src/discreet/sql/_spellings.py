@@ -38,6 +38,11 @@ RENAMED: Final = {
     "COUNT_BIG": "COUNT", "RLIKE": "REGEXP_LIKE", "ADDDATE": "DATE_ADD", "SUBDATE": "DATE_SUB",
     "COUNT_DISTINCT": "NUNIQUE", "N_UNIQUE": "NUNIQUE", "PERCENTILE_APPROX": "APPROX_PERCENTILE",
     "TO_VARCHAR": "TO_CHAR", "COV": "COVAR_SAMP", "ELT": "CHOOSE", "AVERAGE": "AVG",
+    "FAVG": "AVG", "FSUM": "SUM", "SUMKAHAN": "SUM", "KAHAN_SUM": "SUM", "TOTAL": "SUM",
+    "SUM_IF": "SUMIF", "AVG_IF": "AVGIF", "RESERVOIR_QUANTILE": "QUANTILE",
+    "APPROX_DISTINCT": "NUNIQUE", "NDV": "NUNIQUE", "UNIQ": "NUNIQUE",
+    "PEARSON": "CORR", "PEARSONR": "CORR", "CORRELATION": "CORR",
+    "EVERY": "BOOL_AND",
 }  # fmt: skip
 """Names that mean the same as one of ours, arguments and all."""
 _UNITS: Final = {
@@ -541,6 +546,7 @@ def _check_weekday(node: exp.Expr, day: exp.Expr) -> None:
 
 CALLS: Final[dict[str, Callable[[Call], exp.Expr | None]]] = {
     **VALUES,
+    "ARRAY": lambda args: exp.Array(expressions=args),
     **dict.fromkeys(NOW, lambda args: None if args else exp.CurrentTimestamp()),
     **dict.fromkeys(TODAY, lambda args: None if args else exp.CurrentDate()),
     **{n: _unit_first(n) for n in ("DATE_TRUNC", "DATETRUNC", "TIMESTAMPDIFF")},

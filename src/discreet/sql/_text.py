@@ -335,3 +335,25 @@ def limit_of(node: exp.Expr | None) -> int | None:
     if not text.isdigit() or len(text) > 9 or int(text) < 1:
         raise QueryError("LIMIT takes a whole number of at least 1")
     return int(text)
+
+
+def default_name(node: exp.Expr, place: int) -> str:
+    """Readable name of an output without alias: count, avg_income, year_joined."""
+    if isinstance(node, exp.Column):
+        return str(node.name)
+    if isinstance(node, exp.Filter | exp.WithinGroup | exp.Window):
+        inner = node.this
+        return default_name(inner if inner.expressions or inner.this else node, place)
+    words: list[str] = []
+    if name := function_name(node):
+        words.append(name.lower())
+        if any(isinstance(a, exp.Distinct) for a in node.expressions):
+            words.append("distinct")
+    elif isinstance(node, exp.Extract):
+        words.append(node.this.name.lower())
+    elif isinstance(node, exp.Case):
+        return "case"
+    else:
+        return f"column_{place}"
+    words += [str(c.name) for c in node.find_all(exp.Column)][:1]
+    return "_".join(words)

@@ -16,7 +16,7 @@ from sqlglot import exp
 from discreet import policy as pol
 from discreet.errors import QueryError
 from discreet.plan import CALLS, build
-from discreet.sql._text import function_name, only, refuse, units_of
+from discreet.sql._text import default_name, function_name, only, refuse, units_of
 from discreet.sql._walk import calling, clauses_of
 
 _FOLDS: Final = frozenset({"SUM", "AVG", "MIN", "MAX", "COUNT"})
@@ -60,8 +60,6 @@ def _aggregates(select: exp.Select) -> bool:
 
 def _items(select: exp.Select) -> dict[str, exp.Expr]:
     """Outputs by their names."""
-    from discreet.sql._aggregates import default_name  # noqa: PLC0415 - it is built upon this
-
     items = {}
     for place, item in enumerate(select.expressions, 1):
         value = item.this if isinstance(item, exp.Alias) else item
