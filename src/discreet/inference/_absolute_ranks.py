@@ -63,7 +63,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +71,9 @@ from numpy.typing import NDArray
 from discreet import noise
 from discreet.inference._laws import Floats, Noise
 from discreet.inference._results import monte_carlo
+
+Words: TypeAlias = Callable[[int], NDArray[np.uint64]]
+"""So many random numbers, which put equal values in order."""
 
 GRID: Final = 1024
 """Steps of what is released: the farthest that one unit moves it."""
@@ -103,7 +106,7 @@ def excess(
     places: NDArray[np.int64],
     groups: int,
     reach: int,
-    words: Callable[[int], NDArray[np.uint64]] = noise.random_words,
+    words: Words = noise.random_words,
 ) -> int:
     """F of rows with these values in these groups, with scores clipped to `reach`.
 
@@ -124,7 +127,7 @@ def in_steps(found: int, reach: int, times: int) -> int:
 
 def sizes(groups: int) -> list[Floats]:
     """Shares of the groups of which one or another makes f as large as any do."""
-    last = (1.0, 0.4, 0.0) if groups > 2 else (1.0,)
+    last = (1.0, 0.7, 0.4, 0.2, 0.1, 0.0) if groups > 2 else (1.0,)
     return [np.array([1.0] * (groups - 1) + [x]) / (groups - 1 + x) for x in last]
 
 
@@ -178,7 +181,7 @@ def _scores(rows: int, reach: int) -> NDArray[np.int64]:
     return np.clip(2 * np.arange(rows, dtype=np.int64) - (rows - 1), -reach, reach)
 
 
-def _distinct(rows: int, words: Callable[[int], NDArray[np.uint64]]) -> NDArray[np.uint64]:
+def _distinct(rows: int, words: Words) -> NDArray[np.uint64]:
     """Random numbers that differ: given that, any of them are as good as those of fewer rows."""
     while True:
         drawn = np.asarray(words(rows))

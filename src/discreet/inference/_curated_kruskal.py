@@ -91,24 +91,26 @@ class _Design:
         return [own] if self.counted is None else [own, p.DiscreteLaplace(self.counted.scale, 1)]
 
     @property
-    def noise(self) -> str:
+    def laws(self) -> str:
         """The laws, as the ledger enters them."""
-        laws = [self.law] if self.counted is None else [self.law, self.counted]
-        return json.dumps([law.to_dict() for law in laws], sort_keys=True)
+        both = [self.law] if self.counted is None else [self.law, self.counted]
+        return json.dumps([law.to_dict() for law in both], sort_keys=True)
 
     def reach(self, rows: int) -> int:
         """How far scores go, by a number of rows that is public or released."""
         return ranks.clip(rows, self.groups, self.epsilon, self.times)
 
-    def measure(self, values: Any, places: Any) -> tuple[int, int]:
+    def measure(
+        self, values: Any, places: Any, words: ranks.Words = noise.random_words
+    ) -> tuple[int, int]:
         """Release the number of rows, and the statistic with scores that go as far as it says."""
         rows = int(values.size)
         if self.counted is not None:
             rows = int(m.geometric(rows, sensitivity=1, epsilon=1 / self.counted.scale).value)
         reach = self.reach(rows)
-        found = ranks.in_steps(ranks.excess(values, places, self.groups, reach), reach, self.times)
-        released = m.geometric(found, sensitivity=ranks.GRID, epsilon=self.epsilon)
-        return rows, int(released.value)
+        found = ranks.excess(values, places, self.groups, reach, words)
+        steps = ranks.in_steps(found, reach, self.times)
+        return rows, int(m.geometric(steps, sensitivity=ranks.GRID, epsilon=self.epsilon).value)
 
     def read(self, release: dict[str, Any], draws: int, rng: Rng) -> TestResult:
         """Make the result of what was released."""
@@ -210,7 +212,7 @@ def curated_kruskal(
     job = Job(
         plan=f"absolute-ranks {json.dumps({'by': by})} {digest(aggregate)}",
         cost=charge(design.losses),
-        noise=design.noise,
+        noise=design.laws,
         neighbours=query.neighbours.value,
         unit=aggregate.unit,
         tables=(table_of(curator, table).name,),
