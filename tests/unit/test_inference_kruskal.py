@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import discreet as dc
-from discreet import audit, noise
+from discreet import audit
 from discreet import inference as inf
 from discreet import policy as pol
 from discreet.engines import _render
 from discreet.errors import BudgetExceededError, DiscreetError, UnprovenStatementError
 from discreet.inference import _absolute_ranks as ranks
-from discreet.inference._curated_kruskal import COUNTED, _Design
+from discreet.inference._curated_kruskal import Design
 from discreet.privacy import Neighbours
 
 CHANGE = Neighbours.CHANGE_ONE
@@ -86,15 +87,6 @@ def test_random_numbers_that_meet_are_drawn_again():
     assert next(seen, None) is None
 
 
-def design(relation, *, public, groups=3, epsilon=Fraction(1), times=None):
-    """As curated_kruskal makes it, or with a price that forgets how far a change moves ranks."""
-    share = 0 if public else COUNTED
-    times = times or (2 if relation is CHANGE else 1)
-    left = epsilon * (1 - share)
-    counted = None if public else noise.DiscreteLaplace(1 / (epsilon * share))
-    return _Design(groups, times, left, noise.DiscreteLaplace(ranks.GRID / left), counted)
-
-
 def neighbours(relation, rng, n):
     """A table and one that differs in a row: values with ties, random numbers that stay."""
     rows = [(int(rng.integers(4)), int(rng.integers(3)), 10 * i) for i in range(n)]
@@ -120,17 +112,20 @@ def test_replays_of_absolute_ranks_find_nothing(relation, public):
         return  # a public number of rows is one that neighbours share
     rng = np.random.default_rng(2)
     for _ in range(40):
-        report = replayed(design(relation, public=public), *neighbours(relation, rng, 8))
+        report = replayed(
+            Design.of(3, relation, Fraction(1), public=public), *neighbours(relation, rng, 8)
+        )
         assert report.ok, report.violations
         assert len(report.steps) == (1 if public else 2)
 
 
 def test_half_the_sensitivity_is_caught_by_a_replay():
-    """Three in a row go from below all others to above them: f moves by twice its clip."""
+    """One row goes from below all others to above them: f moves by twice its clip."""
     before = [(0, 0, 0), (9, 0, 1), *((5, 1, 10 + i) for i in range(8))]
     after = [(9, 0, 0), *before[1:]]
-    assert replayed(design(CHANGE, public=True), before, after).ok
-    report = replayed(design(CHANGE, public=True, times=1), before, after)
+    priced = Design.of(3, CHANGE, Fraction(1), public=True)
+    assert replayed(priced, before, after).ok
+    report = replayed(replace(priced, times=1), before, after)
     assert any("geometric declares L1 1024" in v for v in report.violations)
 
 
@@ -194,13 +189,13 @@ def test_the_ledger_enters_the_noise_before_any_row_is_read():
 
 def spy(monkeypatch):
     """See what is measured: how many rows count."""
-    seen, original = [], _Design.measure
+    seen, original = [], Design.measure
 
     def measure(self, values, places, *words):
         seen.append((values.size, np.bincount(places, minlength=3).tolist()))
         return original(self, values, places, *words)
 
-    monkeypatch.setattr(_Design, "measure", measure)
+    monkeypatch.setattr(Design, "measure", measure)
     return seen
 
 
@@ -328,7 +323,7 @@ def test_scores_go_further_where_there_is_less_noise():
 
 
 def test_a_release_has_one_p_value_and_a_floor():
-    plan = design(CHANGE, public=True)
+    plan = Design.of(3, CHANGE, Fraction(1), public=True)
     release = {"rows": 90, "excess": 90_000, "coin": "c"}
     first, again = (plan.read(release, 199, None) for _ in range(2))
     assert first.pvalue == again.pvalue == first.floor == 1 / 200

@@ -61,7 +61,7 @@ DRAWS: Final = 1_999
 
 
 @dataclass(frozen=True, slots=True)
-class _Design:
+class Design:
     """What of a test is public beforehand: groups, rows that one unit moves, and the noise."""
 
     groups: int
@@ -71,18 +71,13 @@ class _Design:
     counted: noise.DiscreteLaplace | None
 
     @classmethod
-    def of(cls, aggregate: Aggregate, query: Query, epsilon: Fraction) -> _Design:
+    def of(cls, groups: int, relation: p.Neighbours, epsilon: Fraction, *, public: bool) -> Design:
         """Share out ε: all to the statistic where the number of rows is public."""
-        share = Fraction(0) if _all_rows(aggregate, query) else COUNTED
+        share = Fraction(0) if public else COUNTED
         left = epsilon * (1 - share)
         counted = noise.DiscreteLaplace(1 / (epsilon * share)) if share else None
-        return cls(
-            len(aggregate.keys[-1].codes or ()),
-            2 if query.neighbours is p.Neighbours.CHANGE_ONE else 1,
-            left,
-            noise.DiscreteLaplace(ranks.GRID / left),
-            counted,
-        )
+        times = 2 if relation is p.Neighbours.CHANGE_ONE else 1
+        return cls(groups, times, left, noise.DiscreteLaplace(ranks.GRID / left), counted)
 
     @property
     def losses(self) -> list[p.PrivacyLoss]:
@@ -197,7 +192,8 @@ def curated_kruskal(
     """
     epsilon, draws = _exact.epsilon(epsilon), read_draws(draws)
     aggregate, query = one_row_each(curator, [column], by, table, where)
-    design = _Design.of(aggregate, query, epsilon)
+    groups = len(aggregate.keys[-1].codes or ())
+    design = Design.of(groups, query.neighbours, epsilon, public=_all_rows(aggregate, query))
     if design.groups < 2:
         raise ParameterError(
             f"{by!r} has one public value; ranks are compared between groups",
