@@ -39,7 +39,7 @@ Why clipped
 -----------
 M bounds what one row moves, and ranks far out weigh more in that than in what they tell. Where
 noise is most of the variance, half of the range finds more (three normal groups of 100, half a
-deviation apart, ε = 0.3, where one row may change: .92 against .77). :func:`clip` takes all,
+deviation apart, ε = 0.3, where one row may change: .90 against .80). :func:`clip` takes all,
 three quarters or half by the ratio of the two variances, which is public.
 
 Null law
