@@ -299,6 +299,14 @@ def test_other_sizes_of_groups_do_not_reach_further():
                 assert (np.maximum(sums, 0).sum(axis=1) + noises > cut).mean() <= most
 
 
+def test_of_three_groups_unequal_sizes_reach_further_in_the_tail():
+    """Where equal sizes have p = 0.0005 others have 0.00064: an equal split alone is no bound."""
+    rng, draws = np.random.default_rng(7), 500_000
+    equal, *others = ranks.null_draws(5000, 3, 5000, draws, rng)
+    cut = np.quantile(equal, 1 - 0.0005)
+    assert max((f > cut).mean() for f in others) > 1.15 * 0.0005
+
+
 def test_more_rows_reach_further_in_law():
     rng = np.random.default_rng(5)
     few, more, many = (ranks.null_draws(n, 3, 45, 20_000, rng)[0] for n in (60, 90, 500))
