@@ -92,6 +92,7 @@ bench-accuracy: $(BSTAMP) ## error and width beside peers and the best known bou
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_accuracy
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_quantiles
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_keys
+	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_ranks
 
 hashes: $(STAMP) ## write the hashes of all pinned files, after a pin was changed
 	$(BIN)/python requirements/hashes.py

@@ -18,7 +18,7 @@ do counts fit, are two         chisquare_gof, chisquare_independence
 columns independent?
 do means or ranks differ?      two_sample_test, anova_test, paired_test, mean_test, rank_test,
                                kruskal_test, signed_rank_test; any SciPy test: test_of_tests,
-                               over a curator's table: curated_test
+                               over a curator's table: curated_kruskal, curated_test
 are two columns related?       correlation_test, Curator.regression
 how are values spread?         histogram, ecdf
 how many people are needed?    sample_size
@@ -41,6 +41,7 @@ from discreet.inference._chisquare import chisquare_gof, chisquare_independence
 from discreet.inference._combine import Combined, Estimate, combine, inverse_variance
 from discreet.inference._consistent import Consistent, check_consistent, consistent
 from discreet.inference._curated import curated_test
+from discreet.inference._curated_kruskal import curated_kruskal
 from discreet.inference._design import sample_size
 from discreet.inference._distortion import distortion
 from discreet.inference._error import ErrorEstimate, error_of
@@ -122,6 +123,7 @@ __all__ = [
     "combine",
     "consistent",
     "correlation_test",
+    "curated_kruskal",
     "curated_test",
     "distortion",
     "ecdf",

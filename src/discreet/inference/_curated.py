@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from discreet import _exact, frame, noise
+from discreet import _exact, noise
 from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._exact import Number
@@ -33,18 +33,13 @@ from discreet.inference._inputs import Noisy
 from discreet.inference._laws import Noise, Rng
 from discreet.inference._regression import table_of
 from discreet.inference._results import TestResult
+from discreet.inference._rows import moves_of, one_row_each
 from discreet.inference._testoftests import plan_parts, rejecting_parts
 from discreet.inference._ump import ump_test
 from discreet.plan import (
     Aggregate,
-    Kind,
-    Limits,
-    Query,
-    Sensitivity,
-    aggregate,
     charge,
     digest,
-    lower,
 )
 
 if TYPE_CHECKING:
@@ -133,7 +128,7 @@ def curated_test(
     arguments = {**_options(options), **ALLOWED[name]}
     eps = _exact.epsilon(epsilon)
     count, level = plan_parts(epsilon, parts, alpha0, alpha)
-    aggregate, query = _rows_of(curator, columns, by, table, where)
+    aggregate, query = one_row_each(curator, columns, by, table, where)
     request = {"test": name, "by": by, "options": arguments, "parts": count, "alpha0": level}
     law = noise.DiscreteLaplace(1 / eps)
     loss = p.DiscreteLaplace(law.scale, 1)
@@ -154,10 +149,7 @@ def curated_test(
         tables=(table_of(curator, table).name,),
         run=run,
     )
-    # one row of each unit: it comes or goes in one part, or is another one in two
-    times = 2 if query.neighbours is p.Neighbours.CHANGE_ONE else 1
-    moves = Sensitivity(times, times, 1)
-    release = json.loads(travel(curator, job, aggregate, moves, fresh=fresh).text)
+    release = json.loads(travel(curator, job, aggregate, moves_of(query), fresh=fresh).text)
     item = Noisy(
         float(release["rejected"]),
         Noise(law),
@@ -201,30 +193,6 @@ def _options(options: Mapping[str, Any] | None) -> dict[str, Any]:
                 hint=Hint("options", {"equal_var": False}),
             )
     return arguments
-
-
-def _rows_of(
-    curator: Curator, columns: Sequence[str], by: str | None, table: str | None, where: str | None
-) -> tuple[Aggregate, Query]:
-    """Return the aggregate that counts equal rows: the table itself, one row per unit."""
-    if not columns or (by is not None and len(columns) != 1):
-        raise ParameterError("name the columns to test; with by= exactly one", hint='"income"')
-    names = [*columns, *([] if by is None else [by])]
-    rows = curator.table(table_of(curator, table).name)
-    if where is not None:
-        rows = rows.where(where)
-    keys = {f"c{i}": column for i, column in enumerate(names)}
-    query = rows.group_by(**keys).agg(n=frame.count()).query
-    base = lower(query).aggregates[0]
-    one = aggregate(query.relation, base.keys, base.measures, Limits(rows=1), query.neighbours)
-    if len(one.measures) != 1 or len(one.keys) != len(names) or one.relation.m != 1:
-        raise ParameterError("columns are row expressions of one table", hint='"income"')
-    for key, name in zip(one.keys, columns, strict=False):
-        if key.expr.type.kind not in (Kind.NUMBER, Kind.BOOLEAN):
-            raise ParameterError(f"{name!r} is not a number", hint="a numeric column")
-    if one.keys[-1].codes is None:
-        raise ParameterError(f"the values of {by!r} are private", hint="a column of public values")
-    return one, query
 
 
 def _samples(curator: Curator, aggregate: Aggregate, *, split: bool) -> list[list[Any]]:
