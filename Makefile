@@ -90,6 +90,7 @@ bench-ticks: $(STAMP) ## what runs cost beside the bounds that the service gives
 
 bench-accuracy: $(BSTAMP) ## error and width beside peers and the best known bounds (ten minutes)
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_accuracy
+	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_statistics
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_quantiles
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_keys
 	$(ONE) $(BENCH)/bin/python -m benchmarks.bench_ranks

@@ -142,11 +142,10 @@ class Question:
     text: str
     high: int
     public: bool = False
-    null: bool = False
 
     @cache  # noqa: B019 - a few dozen questions
     def lowered(self) -> pl.Lowered:
-        column = pol.Integer("x", 0, self.high, **({} if self.null else {"null": 0}))
+        column = pol.Integer("x", 0, self.high, null=0)
         relation = "change-one" if self.public else "add-remove"
         policy = pol.Policy([pol.Table("t", [column], neighbours=relation)], pol.Budget("9"))
         return pl.lower(sql.parse(f"SELECT {self.text} FROM t", policy).query)
@@ -159,7 +158,7 @@ class Question:
         return np.array(row, dtype=object)
 
     @cache  # noqa: B019 - as above
-    def added(self, value: int | None) -> np.ndarray:
+    def added(self, value: int) -> np.ndarray:
         """What one row adds to every release."""
         lowered = self.lowered()
         plan = pl.price(lowered, pl.Ask(Fraction(1)))
@@ -172,14 +171,13 @@ class Question:
         )
         return np.array([int(release.values[0]) for release in silent], dtype=object)
 
-    def asked(self, epsilon: str, x: np.ndarray, *, nulls: int = 0) -> Asked:
+    def asked(self, epsilon: str, x: np.ndarray) -> Asked:
         plan = pl.price(self.lowered(), pl.Ask(Fraction(epsilon)))
         values, counts = np.unique(x, return_counts=True)
         pairs = zip(values.tolist(), counts.tolist(), strict=True)
         if any(isinstance(part, pl.Variances) for part in self.lowered().parts):
             return InRounds(plan, sum(n * self.sums(int(v)) for v, n in pairs))
-        exact = sum(n * self.added(int(v)) for v, n in pairs)
-        return Asked(plan, exact + nulls * self.added(None) if nulls else exact)
+        return Asked(plan, sum(n * self.added(int(v)) for v, n in pairs))
 
 
 class Silence(pl.Draw):
@@ -204,7 +202,7 @@ class Asked:
         formula = low.formulas[next(o.expr.index for o in low.outputs if o.name == column)]
         values = formula.estimate(self._released(runs))
         box = formula.box(self._released(max(runs // 100, 10)), 0.95)
-        return _rms(values - truth), float(np.median(box.high - box.low))
+        return rms(values - truth), float(np.median(box.high - box.low))
 
     def _released(self, runs: int) -> list[pl.Numbers]:
         """What independent answers hold, one beside the other as if they were groups."""
@@ -264,7 +262,7 @@ class InRounds(Asked):
         return clamped(truth, scale, formula.top**2 / 4) ** 2
 
 
-def _rms(x: Floats) -> float:
+def rms(x: Floats) -> float:
     return math.sqrt(np.mean(np.square(x)))
 
 
@@ -273,22 +271,35 @@ def _rms(x: Floats) -> float:
 
 def linear(table: Table, epsilon: str, runs: int) -> Iterator[Row]:
     """What adds rows up, under add-remove."""
-    x, high, eps, n = table.x, table.high, float(epsilon), table.n
-    m, root = float(x.mean()), math.sqrt(2)
-    t = x / high
-    w = 2 * t.mean() ** 2 - (t * t).mean()
-    spread = float(np.linalg.norm([w, w - t.mean(), w + 1 - 2 * t.mean()]))
-    peer = opendp_linear(table, eps, runs)
-    cases = {
-        "COUNT": ("COUNT(*)", n, root / eps),
-        "SUM": ("SUM(x)", float(x.sum()), root * high / eps),
-        "AVG": ("AVG(x)", m, root * math.hypot(high - m, m) / (eps * n)),
-        "VAR": ("VAR_POP(x)", float(x.var()), root * high**2 * spread / (eps * n)),
-    }
-    for what, (text, truth, best) in cases.items():
-        asked = Question(f"{text} AS v", high).asked(epsilon, x)
+    peer, best = opendp_linear(table, float(epsilon), runs), best_linear(table, float(epsilon))
+    for what, (text, truth) in linear_cases(table).items():
+        asked = Question(f"{text} AS v", table.high).asked(epsilon, table.x)
         found = {"OpenDP": peer[what]} if what in peer else {}
-        yield Row(what, table, epsilon, *asked.ours("v", truth, runs), found, best)
+        yield Row(what, table, epsilon, *asked.ours("v", truth, runs), found, best[what])
+
+
+def linear_cases(table: Table) -> dict[str, tuple[str, float]]:
+    """What is asked, and the exact answer."""
+    x = table.x
+    return {
+        "COUNT": ("COUNT(*)", table.n),
+        "SUM": ("SUM(x)", float(x.sum())),
+        "AVG": ("AVG(x)", float(x.mean())),
+        "VAR": ("VAR_POP(x)", float(x.var())),
+    }
+
+
+def best_linear(table: Table, eps: float) -> dict[str, float]:
+    """Deviations of the best published mechanisms, to first order."""
+    t, high, noise = table.x / table.high, table.high, math.sqrt(2) / eps
+    m, w = t.mean(), 2 * t.mean() ** 2 - (t * t).mean()
+    spread = float(np.linalg.norm([w, w - m, w + 1 - 2 * m]))
+    return {
+        "COUNT": noise,
+        "SUM": noise * high,
+        "AVG": noise * high * math.hypot(1 - m, m) / table.n,
+        "VAR": noise * high**2 * spread / table.n,
+    }
 
 
 def public(table: Table, epsilon: str, runs: int) -> Iterator[Row]:
@@ -317,7 +328,7 @@ def public(table: Table, epsilon: str, runs: int) -> Iterator[Row]:
 
 def opendp_linear(table: Table, eps: float, runs: int) -> dict[str, float]:
     """RMSE of OpenDP's sum alone, count alone, and mean as their ratio at half of ε each."""
-    if (dp := _opendp()) is None:
+    if (dp := opendp_prelude()) is None:
         return {}
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l1_distance(T=int)
     n, total, high = table.n, int(table.x.sum()), table.high
@@ -331,12 +342,12 @@ def opendp_linear(table: Table, eps: float, runs: int) -> dict[str, float]:
         "SUM": released(total, high / eps) - total,
         "AVG": np.clip(half[0] / np.maximum(half[1], 1), 0, high) - total / n,
     }
-    return {k: _rms(v) for k, v in found.items()}
+    return {k: rms(v) for k, v in found.items()}
 
 
 def opendp_sized(what: str, table: Table, eps: float) -> dict[str, float]:
     """RMSE of OpenDP's mean or variance of known size, inside the possible range: by its law."""
-    if (dp := _opendp()) is None:
+    if (dp := opendp_prelude()) is None:
         return {}
     bounds = (0.0, float(table.high))
     sized = dp.vector_domain(dp.atom_domain(bounds=bounds), size=table.n)
@@ -364,18 +375,18 @@ def diffprivlib(what: str, table: Table, eps: float, runs: int) -> dict[str, flo
     if what == "AVG":
         off = np.random.default_rng(7).laplace(0, table.high / (eps * table.n), runs)
         m = float(table.x.mean())
-        return {"diffprivlib": _rms(np.clip(m + off, 0, table.high) - m)}
+        return {"diffprivlib": rms(np.clip(m + off, 0, table.high) - m)}
     try:
         from diffprivlib import tools
     except ImportError:
         return {}
     truth, x = float(table.x.var()), table.x.astype(float)
     drawn = [tools.var(x, epsilon=eps, bounds=(0, table.high)) for _ in range(SLOW)]
-    return {"diffprivlib": _rms(np.array(drawn) - truth)}
+    return {"diffprivlib": rms(np.array(drawn) - truth)}
 
 
 @cache
-def _opendp() -> object:
+def opendp_prelude() -> object:
     try:
         import opendp.prelude as dp
     except ImportError:
@@ -396,9 +407,9 @@ def quantiles(table: Table, epsilon: str, runs: int) -> Iterator[Row]:  # noqa: 
     tables = [table.again(seed) for seed in range(1, count + 1)]
     for q in ("0.5", "0.9"):
         shares = [_priced(table, q, epsilon, more) for more in ("", ", interval_share => 0")]
-        found = np.array([_errors(each, q, epsilon, shares) for each in tables])
-        default, alone, opendp, theirs, best = (_rms(c) for c in found.T)
-        wide = [_width(each, q, shares[0]) for each in tables[:RESAMPLED]]
+        found = np.array([quantile_errors(each, q, float(epsilon), shares) for each in tables])
+        default, alone, opendp, theirs, best = (rms(c) for c in found.T)
+        wide = [quantile_width(each, q, shares[0]) for each in tables[:RESAMPLED]]
         name, peers = (
             "MEDIAN" if q == "0.5" else f"QUANTILE {q}",
             {"OpenDP": opendp, "diffprivlib": theirs},
@@ -413,19 +424,19 @@ def _priced(table: Table, q: str, epsilon: str, more: str) -> pl.Priced:
     return priced
 
 
-def _counts(table: Table, part: pl.Part) -> tuple[np.ndarray, int]:
+def lattice_counts(table: Table, part: pl.Part) -> tuple[np.ndarray, int]:
     """Rows by value of the lattice, and how many steps one value has."""
     step = int(part.width / part.step)
     return np.bincount(table.x // step, minlength=part.leaves), step
 
 
-def _errors(table: Table, q: str, epsilon: str, shares: list[pl.Priced]) -> list[float]:
+def quantile_errors(table: Table, q: str, eps: float, shares: list[pl.Priced]) -> list[float]:
     """Exact errors: ours by share, OpenDP's, diffprivlib's, the exponential mechanism's."""
     rank = max(0, math.ceil(float(q) * table.n - 1e-9) - 1)
     truth = float(np.partition(table.x, rank)[rank])
     found = []
     for priced in shares:
-        counts, step = _counts(table, priced.part)
+        counts, step = lattice_counts(table, priced.part)
         shown = np.arange(priced.part.leaves) * step + (step - 1) // 2
         choice = next(priced.part.drawn(priced.law)).choice
         scale = float((1 if choice.monotone else 2) * choice.sensitivity / choice.epsilon)
@@ -433,14 +444,14 @@ def _errors(table: Table, q: str, epsilon: str, shares: list[pl.Priced]) -> list
         found.append(math.sqrt(p @ (np.minimum(shown, table.high) - truth) ** 2))
     return [
         *found,
-        *quantile_peers(table, float(q), float(epsilon), truth),
-        exponential(table, float(q), float(epsilon), truth),
+        *quantile_peers(table, float(q), eps, truth),
+        exponential(table, float(q), eps, truth),
     ]
 
 
-def _width(table: Table, q: str, priced: pl.Priced) -> float:
+def quantile_width(table: Table, q: str, priced: pl.Priced) -> float:
     """Width of one interval."""
-    counts, _ = _counts(table, priced.part)
+    counts, _ = lattice_counts(table, priced.part)
     groups = {(leaf,): (int(n),) for leaf, n in enumerate(counts) if n}
     release = priced.part.release(priced, groups, pl.Cells([()]), pl.Draw())
     box = release.interval(Fraction(q), 0.95)
@@ -497,42 +508,6 @@ def quantile_peers(table: Table, q: float, eps: float, truth: float) -> tuple[fl
     return math.sqrt(opendp), math.sqrt(p @ squares / p.sum())
 
 
-# -- what a review called achievable ------------------------------------------------------------
-
-
-@dataclass
-class Figure:
-    """One figure of the review: before, achievable, and now."""
-
-    what: str
-    before: float
-    achievable: float
-    now: float
-
-
-def review(runs: int) -> Iterator[Figure]:
-    """Figures that a review of earlier versions found achievable at the same ε."""
-    x, mean_of = generated("uniform", 500), Question("AVG(x) AS v", 1000)
-    mean, wide = mean_of.asked("1", x).ours("v", float(x.mean()), runs)
-    yield Figure("AVG RMSE, n=500, ε=1", 2.96, 2.01, mean)
-    yield Figure("AVG width over 3.92 RMSE", 1.79, 1.02, wide / 3.92 / mean)
-    kept = generated("uniform", 900)
-    three = Question("COUNT(*) AS n, SUM(x) AS s, AVG(x) AS v", 1000, null=True)
-    all_three = three.asked("0.5", kept, nulls=100)
-    count, _ = all_three.ours("n", 1000, runs)
-    average, _ = all_three.ours("v", float(np.mean(kept)), runs)
-    yield Figure("COUNT beside SUM and AVG, nullable, ε=.5", 11.5, 4.9, count)
-    yield Figure("AVG beside COUNT and SUM, nullable, ε=.5", 5.4, 2.0 * 1000 / 900, average)
-    tilted = generated("skewed", 500)
-    spread = Question("VAR_POP(x) AS v", 1000).asked("1", tilted)
-    var, wide = spread.ours("v", float(tilted.var()), runs)
-    yield Figure("VAR RMSE, skewed, n=500, ε=1", 4694, 2467, var)
-    yield Figure("VAR width over 3.92 RMSE", 2.8, 1.0, wide / 3.92 / var)
-    both = Question("SUM(x) - 3 * COUNT(*) AS v", 1000).asked("1", x)
-    _, wide = both.ours("v", float(x.sum() - 3 * len(x)), runs)
-    yield Figure("SUM(x) - 3*COUNT(*) width, ε=1", 14_800, 5_976, wide)
-
-
 # -- printing -----------------------------------------------------------------------------------
 
 SECTIONS = (linear, quantiles, public)
@@ -548,7 +523,7 @@ def rows(runs: int) -> Iterator[Row]:
                 yield from section(table, epsilon, runs)
 
 
-def _number(x: float | None) -> str:
+def number(x: float | None) -> str:
     if x is None:
         return "-"
     return "0" if x < NONE else f"{x:,.3g}" if x < 1000 else f"{x:,.0f}"
@@ -561,7 +536,7 @@ def _plain(found: Iterator[Row]) -> None:
     for r in found:
         ratio = f"{r.width / (3.92 * r.rmse):.2f}" if r.rmse else "-"
         values = (r.rmse, r.width), (*(r.peers.get(p) for p in PEERS), r.best)
-        own, others = (map(_number, v) for v in values)
+        own, others = (map(number, v) for v in values)
         mark = "BEHIND" if r.behind else ""
         start = (r.what, r.table.name, r.table.n, r.epsilon)
         print(line.format(*start, *own, ratio, *others, mark), flush=True)
@@ -581,7 +556,7 @@ def _markdown(found: Iterator[Row]) -> None:
         three = lines[what, name, n]
         columns = [[r.rmse for r in three], [r.width for r in three]]
         columns += [[r.peers.get(p) for r in three] for p in PEERS] + [[r.best for r in three]]
-        shown = [" / ".join(map(_number, c)) if None not in c else "" for c in columns]
+        shown = [" / ".join(map(number, c)) if None not in c else "" for c in columns]
         last = " / ".join(r.ratio for r in three) if three[0].peers else ""
         size = f"{n:,}".replace(",", " ")
         mark = "**" if any(r.behind for r in three) else ""
@@ -595,9 +570,6 @@ def main(runs: int = 10_000, *, markdown: bool = False) -> None:
         _markdown(rows(runs))
         return
     _plain(rows(runs))
-    print("\nwhat a review called achievable      before  achievable  now")
-    for f in review(runs):
-        print(f"{f.what:42} {_number(f.before):>8} {_number(f.achievable):>8} {_number(f.now):>8}")
 
 
 if __name__ == "__main__":
