@@ -25,8 +25,12 @@ from discreet import sql
 HIGH = 1000
 TIMES = 40
 """Replicates of ours; each is a group of one question."""
-CASES = [("normal", 10_000, m, "1") for m in (2, 3, 9, 99)] + [("skewed", 1000, 3, "1")]
-
+CASES = [
+    *((kind, 1000, 2, "1", 6) for kind in ("normal", "skewed")),
+    *(("normal", 10_000, m, "1", 1) for m in (2, 3, 9, 99)),
+    ("skewed", 1000, 3, "1", 6),
+]
+"""Rows, their number, how many quantiles, ε, and over how many tables."""
 
 LARGEST = [
     *(("uniform", n, high, e) for n, high in ((50, 1000), (1000, 1000)) for e in ("0.1", "1")),
@@ -40,17 +44,17 @@ TABLES = 20
 
 
 class Row(NamedTuple):
-    """One line: mean absolute errors of ranks, ours and the peer's."""
+    """One line: mean absolute errors of ranks, ours and the peer's, table by table."""
 
     name: str
-    ours: float
+    ours: list[float]
     width: float
-    peer: float | None
+    peer: list[float]
 
 
-def data(kind: str, n: int) -> NDArray[np.int64]:
+def data(kind: str, n: int, seed: int = 1) -> NDArray[np.int64]:
     """A fixed table."""
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     x = rng.normal(500, 100, n) if kind == "normal" else rng.lognormal(4, 1, n)
     return np.clip(x, 0, HIGH).astype(np.int64)
 
@@ -93,18 +97,33 @@ def opendp() -> Callable[[NDArray[np.int64], float, float], Callable[[], float]]
     return theirs
 
 
-def several(kind: str, n: int, m: int, epsilon: str) -> Row:
-    """Mean absolute rank error of m quantiles at once."""
-    x, peer = data(kind, n), opendp()
+def several(kind: str, n: int, m: int, epsilon: str, tables: int) -> Row:
+    """Mean absolute rank errors of m quantiles at once, over some tables."""
+    row = Row(f"{m} quantiles, {kind} n={n} ε={epsilon}", [], 0.0, [])
     levels = [Fraction(i, m + 1) for i in range(1, m + 1)]
-    points, widths = ask(x, [f"{float(q):.12f}" for q in levels], epsilon)
-    ours = np.mean([ranks(x, row, levels) for row in points])
-    found = None
-    if peer is not None:
-        draws = [peer(x, float(q), float(epsilon) / m) for q in levels]
-        found = float(np.mean([ranks(x, [draw() for draw in draws], levels) for _ in range(10)]))
-    name = f"{m} quantiles, {kind} n={n} ε={epsilon}"
-    return Row(name, float(ours), float(np.median(widths)), found)
+    peer, wide = opendp(), []
+    for seed in range(1, tables + 1):
+        x = data(kind, n, seed)
+        points, widths = ask(x, [f"{float(q):.12f}" for q in levels], epsilon)
+        row.ours.append(float(np.mean([ranks(x, point, levels) for point in points])))
+        wide.append(float(np.median(widths)))
+        if peer is not None:
+            draws = [peer(x, float(q), float(epsilon) / m) for q in levels]
+            # few of many rows: each draw counts all of them
+            times = TIMES if n * m < 10_000 else 10
+            found = [ranks(x, [draw() for draw in draws], levels) for _ in range(times)]
+            row.peer.append(float(np.mean(found)))
+    return row._replace(width=float(np.median(wide)))
+
+
+def shown(errors: list[float]) -> str:
+    """A mean, and its standard error over tables."""
+    if not errors:
+        return "-"
+    mean = f"{np.mean(errors):.2f}"
+    if len(errors) == 1:
+        return mean
+    return f"{mean} ± {np.std(errors, ddof=1) / len(errors) ** 0.5:.2f}"
 
 
 def ranks(x: NDArray[np.int64], points: Iterable[float], levels: list[Fraction]) -> float:
@@ -142,10 +161,10 @@ def rows() -> Iterator[Row]:
 
 def main() -> None:
     """Print the table."""
-    print(f"{'error of ranks':36} {'ours':>8} {'±95 %':>7} {'OpenDP':>8}")
+    print(f"{'error of ranks':36} {'ours':>14} {'width':>7} {'OpenDP':>14}")
     for row in rows():
-        peer = "-" if row.peer is None else f"{row.peer:.2f}"
-        print(f"{row.name:36} {row.ours:8.2f} {row.width:7.0f} {peer:>8}", flush=True)
+        ours, peer = shown(row.ours), shown(row.peer)
+        print(f"{row.name:36} {ours:>14} {row.width:7.0f} {peer:>14}", flush=True)
     print(f"{'MAX: distance, rows beyond':36} {'ours':>8} {'counting':>8} {'rows':>6} {'rows':>6}")
     for kind, n, high, epsilon in LARGEST:
         ours, other, rank, others = largest(kind, n, high, epsilon)

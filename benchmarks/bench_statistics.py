@@ -2,8 +2,8 @@
 
 ``make bench-accuracy`` runs this after ``bench_accuracy``. Each line has our error, the median
 width of our 95 % intervals, the best known figure and, where its interface gives the same unit at
-the same loss, OpenDP's. It says BEHIND where one of these is ahead by more than 5 %, or where ours
-is wider by more than 5 % than an interval need be. ``--markdown`` prints the table of
+the same loss, OpenDP's. It says BEHIND where one of these is ahead by more than 5 %, or where our
+interval is wider by more than a tenth than it need be. ``--markdown`` prints the table of
 docs/accuracy.md instead.
 
 *Ours* are parsed, lowered and priced as a curator does it; the reference engine gives exact
