@@ -9,6 +9,7 @@ every time.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from zlib import crc32
 
 import numpy as np
@@ -60,6 +61,7 @@ def _fit(released):
     return inf.Regression(TERMS, Term("y", "y"), None, released, (-1.0, 1.0))
 
 
+@cache
 def _misses(n, few, scale, replicates, rows=1):
     """Misses of three coefficients; how often the level is hidden; misses without its column."""
     rng = np.random.default_rng(crc32(f"{n}{few}{scale}{rows}".encode()))
@@ -80,7 +82,7 @@ CASES = [(n, scale, few) for n in (1000, 10_000, 100_000) for scale in (4.0, 12.
 
 @pytest.mark.parametrize(
     ("n", "scale", "few", "replicates"),
-    [(2000, 12.0, 25, 1000)]
+    [(2000, 12.0, 25, 300)]
     + [pytest.param(*case, 1000, marks=pytest.mark.long) for case in CASES]
     + [pytest.param(3000, 12.0, few, 10_000, marks=pytest.mark.long) for few in (0, 25, 34, 43)],
 )
@@ -91,15 +93,15 @@ def test_coefficients_beside_a_level_of_few_rows_are_covered(n, scale, few, repl
 
 
 def test_a_level_taken_silently_for_the_reference_fails_the_same_harness():
-    _, hidden, blind = _misses(2000, 25, 12.0, 150)
-    assert hidden > 100
-    assert blind > most(150), blind
+    _, hidden, blind = _misses(2000, 25, 12.0, 300)
+    assert hidden > 200
+    assert blind > most(300), blind
 
 
 def test_units_of_several_rows_beside_a_level_of_few_are_covered():
-    missed, hidden, _ = _misses(1000, 6, 24.0, 300, rows=3)
-    assert hidden > 200
-    assert (missed <= most(300)).all(), missed
+    missed, hidden, _ = _misses(1000, 6, 24.0, 150, rows=3)
+    assert hidden > 100
+    assert (missed <= most(150)).all(), missed
 
 
 def test_a_level_of_few_rows_has_no_coefficient_and_the_others_have():
@@ -115,8 +117,7 @@ def test_a_level_of_few_rows_has_no_coefficient_and_the_others_have():
         assert fit.bse[name] > 0
     assert fit.pvalues["x"] < 1e-3
     assert not fit.determined
-    assert fit.summary().count(FEW) == 1
-    assert "too few rows to tell from noise: w[C] (about" in repr(fit)
+    assert fit._why == [HIDDEN] * 3 + [FEW]
 
 
 def test_p_values_and_intervals_beside_a_hidden_level_agree():
@@ -141,7 +142,7 @@ def test_without_numbers_a_hidden_level_is_left_out_exactly():
     ends = inf.Regression(terms, Term("y", "y"), None, released).conf_int()
     assert sum(ends["Intercept"]) == pytest.approx(0, abs=1e-6)
     assert sum(ends["w[B]"]) == pytest.approx(0, abs=1e-6)
-    assert np.ptp(ends["Intercept"]) < 0.04
+    assert np.ptp(ends["Intercept"]) < 0.06
 
 
 # -- the curator's road -----------------------------------------------------------------------
@@ -149,7 +150,7 @@ def test_without_numbers_a_hidden_level_is_left_out_exactly():
 
 def _open(levels, shares, n=20_000, accounting="pure"):
     rng = np.random.default_rng(0)
-    w, x = rng.choice(levels, n, p=shares), rng.integers(20, 80, n)
+    w, x = rng.choice([*levels], n, p=shares), rng.integers(20, 80, n)
     y = np.clip(20 + 0.4 * x + 5 * (w == "B") + rng.normal(0, 8, n), 0, 100).round()
     odd = rng.random(n) < 0.0002
     yes = rng.random(n) < 1 / (1 + np.exp(1 - 0.02 * x - 0.3 * (w == "B")))
@@ -185,6 +186,8 @@ def test_least_squares_leave_the_hidden_level_undetermined_and_nothing_else(name
     unbounded = {k for k, (low, high) in fit.conf_int().items() if low == -np.inf}
     assert unbounded == hidden
     assert {k for k, v in fit.params.items() if np.isnan(v)} == hidden
+    assert fit.summary().count(FEW) == len(hidden)
+    assert "too few rows to tell from noise: " in repr(fit)
     low, high = fit.conf_int()["x"]
     assert low < 0.4 < high < low + 0.2
     found, heights = fit.get_prediction(AT), fit.predict(AT)
