@@ -193,7 +193,8 @@ def test_least_squares_leave_the_hidden_level_undetermined_and_nothing_else(name
     found, heights = fit.get_prediction(AT), fit.predict(AT)
     few = np.array([False, name != "flag", False])
     assert np.isnan(heights).tolist() == few.tolist()
-    np.testing.assert_array_equal(found.predicted_mean, heights)
+    # each height has a score of its own
+    np.testing.assert_allclose(found.predicted_mean, heights, atol=0.05 * found.se_mean[0])
     ends = found.conf_int()
     assert np.isinf(ends).all(axis=1).tolist() == few.tolist()
     assert heights[[0, 2]] == pytest.approx([40, 37], abs=3)

@@ -352,14 +352,31 @@ class Beside:
         outside = row[[*self.flags]].sum() == 0
         return any(outside if level.term is None else row[level.term] != 0 for level in self.levels)
 
+    def _rebased(self, rows: Floats) -> Floats:
+        """Rows of the design by the columns of its scale, in which a hidden reference has none."""
+        rows = rows.copy()
+        if self._reference is not None:
+            rows[..., self.base] = 0.0  # the column is the reference's here
+        return rows
+
     def at_row(self, row: Floats) -> Score:
         """The score of the line's height at a row of the design."""
         if self.hides(row):
             return Unknown(self.released, self.scale, 0)
-        if self._reference is not None:
-            row = row.copy()
-            row[self.base] = 0.0  # whose column is the reference's here
-        return HiddenScore(self.released, *measured_from(self._scale, row), self.levels)
+        moved, which = measured_from(self._scale, self._rebased(row))
+        return HiddenScore(self.released, moved, which, self.levels)
+
+    def heights(self, rows: Floats) -> Floats:
+        """The line's heights at rows of the design; not a number in rows of a hidden level."""
+        hidden = {self.base if level.term is None else level.term for level in self.levels}
+        each = [
+            0.0
+            if i in hidden
+            else HiddenScore(self.released, self._scale, i, self.levels).estimate()
+            for i in range(rows.shape[-1])
+        ]
+        known = np.array([not self.hides(row) for row in rows])
+        return np.where(known, self._rebased(rows) @ np.array(each), np.nan)
 
     def notes(self) -> list[str]:
         """Name the levels, with their rows."""

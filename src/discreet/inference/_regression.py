@@ -313,10 +313,9 @@ class Regression(Fitted):
 
         Not a number in rows of a level that the noise hides.
         """
-        if self._beside is None:
-            return np.asarray(self._line(data), dtype=np.float64)
-        rows, back = np.unique(self._design(data), axis=0, return_inverse=True)
-        return np.array([self._height(row).estimate() for row in rows])[back]
+        if self._beside is not None:
+            return self._beside.heights(self._design(data))
+        return np.asarray(self._line(data), dtype=np.float64)
 
     def get_prediction(self, data: Mapping[str, Any]) -> LinePrediction:
         """Fitted values with intervals: of the population's mean at each row, and of new rows."""
