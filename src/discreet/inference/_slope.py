@@ -77,7 +77,7 @@ def least_error(t: float, share: float, *, laplace: bool) -> float:
     return FLOOR if below(least) else math.exp(_exact.turning(below, least, 0.0)[1])
 
 
-def _definite(matrix: Floats) -> bool:
+def definite(matrix: Floats) -> bool:
     """Whether all eigenvalues are positive, by more than rounding, in units of the columns."""
     own = np.diag(matrix)
     if not (own > 0).all():
@@ -103,7 +103,7 @@ class Score:
             return None
         matrix = self.scale @ self.released.matrix @ self.scale.T
         last, others = len(matrix) - 1, [i for i in range(len(matrix) - 1) if i != self.which]
-        if not _definite(matrix[np.ix_(others, others)]):
+        if not definite(matrix[np.ix_(others, others)]):
             return None
         inverse = np.zeros_like(matrix)
         inverse[np.ix_(others, others)] = np.linalg.inv(matrix[np.ix_(others, others)])
