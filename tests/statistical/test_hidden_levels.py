@@ -19,6 +19,8 @@ from scipy import stats
 
 import discreet as dc
 from discreet import inference as inf
+from discreet import policy as pol
+from discreet.inference import _logistic
 from discreet.inference._hidden import CLEAR
 from discreet.inference._logistic import Cells
 from discreet.inference._regression import FEW, HIDDEN, Term, _products
@@ -298,3 +300,61 @@ def test_where_no_level_has_rows_enough_nothing_is_determined():
         fit = own.regression(formula, family=family, epsilon="0.05")
         assert set(fit.conf_int().values()) == {(-np.inf, np.inf)}
     assert CLEAR < 5
+
+
+# -- log-odds of few events ------------------------------------------------------------------
+
+
+@cache
+def _counted(levels):
+    """A fit of counted cells, whose counts a test replaces."""
+    names = [f"v{i}" for i in range(levels)]
+    columns = [pol.Boolean("y", null=False), pol.Category("s", names, null="v0")]
+    rows = pa.table({"y": np.arange(400) % 2 == 0, "s": np.array(names)[np.arange(400) // 2 % 2]})
+    asked = dc.open(
+        rows, policy=pol.Policy([pol.Table("t", columns)], pol.Budget("9")), ledger=":memory:"
+    )
+    return asked.regression("y ~ s", family="logistic", epsilon="1")
+
+
+def _null_pvalues(rows, share, scale, replicates, seed):
+    """P-values of the last level, which is like all others, by noise of a scale."""
+    rng, rows = np.random.default_rng(seed), np.array(rows)
+    fit = _counted(len(rows))
+    variance = 2 * np.exp(-1 / scale) / (1 - np.exp(-1 / scale)) ** 2
+    found = []
+    for _ in range(replicates):
+        y = rng.binomial(rows, share)
+        ones = rng.geometric(1 - np.exp(-1 / scale), (2, 2, rows.size))
+        counts = np.array([rows - y, y]) + ones[0] - ones[1]
+        one = replace(fit, counts=counts[:, :, None].astype(float), variance=variance)
+        found.append(one.pvalues[f"s[v{rows.size - 1}]"])
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    ("rows", "share", "scale", "replicates"),
+    [
+        ((20_000, 1_000), 0.02, 20, 1_000),
+        ((20_000, 1_000), 0.02, 10, 1_000),
+        pytest.param((20_000, 1_000), 0.02, 20, 10_000, marks=pytest.mark.long),
+        pytest.param((20_000, 1_000), 0.02, 10, 10_000, marks=pytest.mark.long),
+        pytest.param((20_000, 3_000), 0.01, 20, 10_000, marks=pytest.mark.long),
+        pytest.param((20_000, 20_000, 20_000, 1_000), 0.02, 20, 10_000, marks=pytest.mark.long),
+        pytest.param((1_000, 20_000), 0.02, 20, 10_000, marks=pytest.mark.long),
+    ],
+)
+def test_log_odds_of_few_events_are_no_more_often_apart_than_stated(rows, share, scale, replicates):
+    """Sizes at 5, 1 and .1 %: no more than a binomial of each passes with probability 1e-9."""
+    found = _null_pvalues(rows, share, scale, replicates, replicates)
+    for level in (0.05, 0.01, 0.001):
+        assert (found <= level).sum() <= stats.binom.isf(1e-9, replicates, 1.1 * level), level
+
+
+def test_log_odds_whose_noise_is_taken_for_symmetric_fail_the_same_harness(monkeypatch):
+    """Mutants: half-widths as they are, and levels of next to no events, told all the same."""
+    monkeypatch.setattr(_logistic, "stretched", lambda half, _: half)
+    monkeypatch.setattr(_logistic, "unstretched", lambda far, _: far)
+    monkeypatch.setattr(_logistic, "unseen", lambda _: None)
+    found = _null_pvalues((20_000, 1_000), 0.02, 20, 3_000, 1_000)
+    assert (found <= 0.01).sum() > stats.binom.isf(1e-9, 3_000, 0.011)

@@ -49,6 +49,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from discreet._dataclass import dataclass, replace
@@ -68,9 +69,9 @@ from discreet.inference._formula import Formula, example
 from discreet.inference._inputs import check_untainted, noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._predicted import OddsPrediction
-from discreet.inference._rare import Less, less, notes
+from discreet.inference._rare import Less, less, notes, unseen
 from discreet.inference._regression import FEW, HIDDEN, Ask, Fitted, table_of
-from discreet.inference._slope import least_error, quantile
+from discreet.inference._slope import least_error, quantile, stretched, unstretched
 from discreet.plan import INTERVALS, OutputColumn, Query, Splines, SplinesOf, StatisticValue
 
 if TYPE_CHECKING:
@@ -180,8 +181,8 @@ class Logistic(Fitted):
 
     @cached_property
     def _less(self) -> Less | None:
-        """The fit of all levels but those that the noise hides, where these stand in the way."""
-        return less(self) if isinstance(self._fit, str) else None
+        """Levels that the noise hides, and a fit of all others, where these stand in the way."""
+        return less(self) if isinstance(self._fit, str) else unseen(self)
 
     @cached_property
     def _scale(self) -> Floats:
@@ -189,6 +190,12 @@ class Logistic(Fitted):
         scale = np.diag([1 / t.half for t in self.terms])
         scale[0, 1:] = [-t.centre / t.half for t in self.terms[1:]]
         return np.asarray(scale)
+
+    @cached_property
+    def _groups(self) -> NDArray[np.bool_]:
+        """Which coefficients are log-odds of a group of rows, or compare two."""
+        flags = [t.value is not None for t in self.terms[1:]]
+        return np.array([all(flags), *flags])
 
     @cached_property
     def _own(self) -> tuple[Floats, Floats, Floats, Floats] | None:
@@ -250,11 +257,17 @@ class Logistic(Fitted):
         if self._own is None:
             return self._of_less(_columns, (math.nan, math.nan, 1.0))
         estimates = []
-        for beta, variance, share, slack in zip(*map(np.ndarray.tolist, self._own), strict=True):
-            error = math.sqrt(variance)
-            far = max(abs(beta) - slack, 0.0) / error
+        own = (*map(np.ndarray.tolist, self._own), self._groups.tolist())
+        for beta, variance, share, slack, group in zip(*own, strict=True):
+            error, far = math.sqrt(variance), max(abs(beta) - slack, 0.0)
+            far = (unstretched(far, share) if group else far) / error
             estimates.append((beta, error, least_error(far, share, laplace=self.laplace)))
-        return estimates
+        return self._seen(estimates, (math.nan, math.nan, 1.0))
+
+    def _seen(self, found: list[Any], unknown: tuple[float, ...]) -> list[Any]:
+        """The same, but for log-odds of levels that the noise hides."""
+        own = frozenset[int]() if self._less is None else self._less.terms
+        return [unknown if i in own else each for i, each in enumerate(found)]
 
     def _of_less(
         self,
@@ -265,8 +278,7 @@ class Logistic(Fitted):
         if self._less is None:
             return [unknown] * len(self.terms)
         found = dict(zip(self._less.keep, read(self._less.fit), strict=True))
-        own = self._less.terms
-        return [unknown if i in own else found[i] for i in range(len(self.terms))]
+        return self._seen([found.get(i, unknown) for i in range(len(self.terms))], unknown)
 
     @property
     def determined(self) -> bool:
@@ -295,10 +307,10 @@ class Logistic(Fitted):
             )
         beta, variances, shares, slack = self._own
         z = np.array([quantile(float(s), error, laplace=self.laplace) for s in shares])
-        half = z * np.sqrt(variances) + slack
-        return [
-            (float(low), float(high)) for low, high in zip(beta - half, beta + half, strict=True)
-        ]
+        half = z * np.sqrt(variances)
+        half = np.where(self._groups, stretched(half, shares), half) + slack
+        ends = zip((beta - half).tolist(), (beta + half).tolist(), strict=True)
+        return self._seen(list(ends), (-math.inf, math.inf))
 
     def predict(self, data: Mapping[str, Any]) -> Floats:
         """Probabilities for a mapping (or frame) of columns."""

@@ -45,7 +45,7 @@ from discreet.errors import ParameterError
 from discreet.inference._laws import Floats
 from discreet.inference._results import preformatted
 from discreet.inference._score import expected_squares
-from discreet.inference._slope import Score, quantile
+from discreet.inference._slope import Score, quantile, stretched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,7 +175,7 @@ class OddsPrediction(Prediction):
 
     def _means(self, error: float) -> Floats:
         z = np.array([quantile(float(s), error, laplace=self.laplace) for s in self.shares])
-        half = z * self.errors + self.slack
+        half = stretched(z * self.errors, self.shares) + self.slack
         ends = np.stack([self.odds - half, self.odds + half], axis=-1)
         return np.where(np.isnan(ends), [0.0, 1.0], special.expit(ends))
 
