@@ -111,7 +111,10 @@ def test_both_orders_of_a_pair_are_one_draw(neighbours):
     ]
     assert len({repr((p.parts, p.losses)) for p in plans}) == 1
     x, y = data(np.random.default_rng(3), 400)
-    rows = [{"id": 0, "x": a, "y": b, "g": "a"} for a, b in zip(x.astype(int).tolist(), y.tolist(), strict=True)]
+    rows = [
+        {"id": 0, "x": a, "y": b, "g": "a"}
+        for a, b in zip(x.astype(int).tolist(), y.tolist(), strict=True)
+    ]
     answers = []
     for plan in plans:
         with _deterministic.deterministic("pairs"):

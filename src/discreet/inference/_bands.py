@@ -43,6 +43,7 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
+from discreet.inference._chosen import asked_of_all
 from discreet.inference._inputs import Noisy, noisy, repeatable, sampled
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._results import POPULATION, QUERY, one_of
@@ -76,11 +77,13 @@ class Band:
         return len(self.bins)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return value and ends by bin."""
+        """Return value and ends by bin; ``attrs`` say what the ends cover."""
         import pandas as pd  # noqa: PLC0415 - only for those who ask
 
         columns = {"value": self.value, "low": self.low, "high": self.high}
-        return pd.DataFrame(columns, index=pd.Index(self.bins, name="bin"))
+        frame = pd.DataFrame(columns, index=pd.Index(self.bins, name="bin"))
+        frame.attrs.update(covers=self.covers, confidence=self.confidence)
+        return frame
 
     def chart(self) -> _vega.Chart:
         """Return a line inside its band, as Vega-Lite; ``save("band.png")`` draws it."""
@@ -90,7 +93,10 @@ class Band:
         ]
         ends = _vega.between("y", _vega.number("low", title=self.title))
         return _vega.chart(
-            f"{self.title}: all bins at once at {100 * self.confidence:.4g} %",
+            {
+                "text": f"{self.title}: all bins at once at {100 * self.confidence:.4g} %",
+                "subtitle": f"covers {self.covers}",
+            },
             values,
             encoding={"x": {"field": "bin", "type": "ordinal", "sort": None, "title": None}},
             layer=[
@@ -241,7 +247,8 @@ def _read(answer: Answer, column: str | None) -> tuple[Any, tuple[Any, ...]]:
     if len(keys) != 1 or answer.chosen:
         raise ParameterError(
             "a band needs counts by one key, all of them shown",
-            hint="SELECT age, COUNT(*) AS n FROM people GROUP BY age",
+            hint=(answer.chosen and asked_of_all(answer))
+            or "SELECT age, COUNT(*) AS n FROM people GROUP BY age",
         )
     item = noisy(answer, column)
     (bins,) = keys.values()

@@ -65,7 +65,7 @@ from scipy import special
 from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
-from discreet.answer import Answer, Record, Rows, bounds, moved_by
+from discreet.answer import Answer, Record, Rows, Union, bounds, moved_by
 from discreet.errors import Hint, ParameterError
 from discreet.inference._contrasts import (
     Leaf,
@@ -144,6 +144,9 @@ def population_interval(
     """
     check_untainted(answer)
     level = _exact.confidence(confidence)
+    if isinstance(answer, Union):
+        how: Any = {"size": size, "simultaneous": simultaneous}
+        return answer.interval(confidence, target="population", **how)
     sample = Sample(answer.full_record)
     if sample.record.levels:
         raise ParameterError(
@@ -157,8 +160,8 @@ def population_interval(
         error = 1 - level
         if simultaneous:
             error /= max(cells, 1) * len(numeric)
-        elif out.name in answer.chosen:
-            error /= max(cells, 1)
+        elif answer.rivals or out.name in answer.chosen:
+            error /= max(answer.rivals or cells, 1)
         try:
             ends[out.name] = sample.box(out.expr, error, size)
         except ParameterError as refusal:
