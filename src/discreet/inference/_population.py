@@ -90,6 +90,7 @@ from discreet.inference._score import (
 )
 from discreet.plan import (
     Box,
+    Pairwise,
     Powers,
     PublicVariance,
     Quantile,
@@ -98,6 +99,7 @@ from discreet.plan import (
     tails,
     windows_of,
 )
+from discreet.sql import line_of
 
 _RANKS: Final = 1000
 """Ranks of a quantile are moved outward to this grid, so that few margins are computed."""
@@ -147,7 +149,7 @@ def population_interval(
     if isinstance(answer, Union):
         how: Any = {"size": size, "simultaneous": simultaneous}
         return answer.interval(confidence, target="population", **how)
-    sample = Sample(answer.full_record)
+    sample = Sample(answer.full_record, answer.question)
     if sample.record.levels:
         raise ParameterError(
             "totals of several levels have no population intervals yet", hint="GROUP BY sex"
@@ -173,6 +175,15 @@ def population_interval(
         {name: None if name in none else value for name, value in row.items()}
         for row in answer.rows_of(ends)
     ]
+
+
+def _regression(question: str | None) -> Hint:
+    """The regression that a question about a pair of columns is."""
+    line = None if question is None else line_of(question)
+    if line is None:
+        return Hint.call("curator.regression", None, "pay ~ age", epsilon=1)
+    where = {} if line.where is None else {"where": line.where}
+    return Hint.call("curator.regression", None, line.formula, table=line.table, **where, epsilon=1)
 
 
 @dataclass(frozen=True)
@@ -224,6 +235,8 @@ class Sample:
     """A record, read as numbers about a sample of units."""
 
     record: Record
+    question: str | None = None
+    """As it was typed, where it was."""
 
     def box(self, out: Any, error: float, size: int | None) -> Box:
         """Ends of an output in every cell."""
@@ -287,6 +300,13 @@ class Sample:
             return self._quantile(formula, error)
         if formula.combination is not None:
             return self._scaled(index, error, size)
+        if isinstance(formula, Pairwise):
+            raise ParameterError(
+                "the intervals of this column are about the table alone; those of a slope, an "
+                "intercept and predictions about the population come with a regression "
+                "(params, conf_int), and a test of no correlation is inf.correlation_test(answer)",
+                hint=_regression(self.question),
+            )
         raise ParameterError(
             f"no population interval is known for {type(formula).__name__.lower()}",
             hint="answer.interval()",

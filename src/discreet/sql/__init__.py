@@ -49,9 +49,8 @@ __all__ = [
     "too_deep",
 ]
 
-_MODULES = {"line_of": "_instead", "of_all_rows": "_instead"} | dict.fromkeys(
-    ("lower", "parse", "parse_any"), "_select"
-)
+_MODULES = dict.fromkeys(("lower", "parse", "parse_any"), "_select")
+_MODULES |= dict.fromkeys(("line_of", "of_all_rows"), "_instead")
 
 
 def __getattr__(name: str) -> object:
