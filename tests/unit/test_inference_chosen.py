@@ -240,3 +240,48 @@ def test_a_population_interval_of_a_union_has_a_row_for_each_of_its_rows():
     answer = curator(12).sql(f"{text} UNION ALL {text} ORDER BY m DESC LIMIT 3", epsilon=20)
     assert inf.population_interval(answer) == answer.interval(target="population")
     assert len(inf.population_interval(answer)) == 3
+
+
+def selected(people=44, groups=3000):
+    """Keys selected from the data by the noisy number of their people, shown as u."""
+    columns = {"id": {"type": "integer", "min": 0, "max": 10**6}, "g": {"type": "text"}}
+    policy = {
+        "policy": {"name": "keys"},
+        "budget": {"epsilon": "1e6", "delta": "0.1", "accounting": "approx"},
+        "tables": {"t": {"unit": "id", "max_rows_per_unit": 1, "columns": columns}},
+    }
+    data = {"g": np.repeat([f"k{i}" for i in range(groups)], people)}
+    data["id"] = np.arange(groups * people)
+    own = dc.open(pa.table(data), policy=policy, ledger=":memory:")
+    text = "SELECT g, COUNT(*) AS n, COUNT(DISTINCT id) AS u FROM t GROUP BY g"
+    return own.sql(text, epsilon="0.5", delta="1e-6")
+
+
+def test_numbers_that_selected_their_keys():
+    """About 150 keys are shown, each because its noise was large: the noise alone misses half."""
+    answer = selected()
+    found = inf.interval((answer, "u"))
+    assert found.low.size >= 100
+    assert np.mean((found.low > 44) | (found.high < 44)) <= 0.15
+    assert "selected its key" in found.covers
+    item = inf.noisy(answer, "u")
+    alone = inf.interval(inf.Noisy(item.value, item.noise))
+    assert np.mean((alone.low > 44) | (alone.high < 44)) >= 0.3
+    row = {"g": answer.to_dicts()[0]["g"]}
+    assert tuple(inf.interval((answer, "u", row))) == answer.interval()[0]["u"]
+    wider = inf.interval((answer, "u"), simultaneous=True)
+    assert (wider.high > found.high).all()
+    for refused in (
+        lambda: inf.proportion_test((answer, "u", row), 10**5, "0.5"),
+        lambda: inf.proportion_interval((answer, "u", row), 10**5),
+        lambda: inf.chisquare_gof((answer, "u")),
+        lambda: inf.combine([item]),
+        lambda: inf.histogram(answer, "u"),
+        lambda: inf.distortion(answer, "u"),
+        lambda: inf.usefulness((answer, "u"), 3),
+    ):
+        with pytest.raises(ParameterError, match="selected from the data"):
+            refused()
+    # a count of rows has noise of its own
+    assert inf.proportion_test((answer, "n", row), 10**5, "0.5").pvalue >= 0
+    assert not inf.noisy(answer, "n").chosen

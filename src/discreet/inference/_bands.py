@@ -43,7 +43,7 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
-from discreet.inference._chosen import asked_of_all
+from discreet.inference._chosen import asked_of_all, unchosen
 from discreet.inference._inputs import Noisy, noisy, repeatable, sampled
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._results import POPULATION, QUERY, one_of
@@ -251,5 +251,6 @@ def _read(answer: Answer, column: str | None) -> tuple[Any, tuple[Any, ...]]:
             or "SELECT age, COUNT(*) AS n FROM people GROUP BY age",
         )
     item = noisy(answer, column)
+    unchosen(item.chosen, "a band")
     (bins,) = keys.values()
     return item, tuple(bins)

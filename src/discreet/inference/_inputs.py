@@ -22,7 +22,7 @@ from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.answer import Answer, Record, Union, read
 from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
-from discreet.inference._chosen import Chosen, choice_of, left_over, unchosen
+from discreet.inference._chosen import Chosen, choice_of, left_over, selects, unchosen
 from discreet.inference._laws import (
     AnyLaw,
     Floats,
@@ -400,7 +400,10 @@ def chosen_in(answer: Answer, column: str | None, cell: int | None) -> tuple[Cho
     record = answer.full_record
     # two answers to one question, asked once, hold the same noise
     measured = record.statement.get("coin") or id(record)
-    return choice_of(answer, output_of(record, column).name, cell, measured)
+    out = output_of(record, column)
+    assert isinstance(out.expr, StatisticValue)
+    selected = selects(record, out.expr.index)
+    return choice_of(answer, out.name, cell, measured, selected=selected)
 
 
 def of_formula(record: Record, formula: Formula, what: str, cell: int | None) -> Noisy:

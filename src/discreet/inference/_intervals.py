@@ -82,7 +82,8 @@ def interval(
     level = _exact.confidence(confidence)
     if item.chosen:
         one_of(side, get_args(Side), "side")
-        low, high, covers = range_of(item, level)
+        each = _per_cell(level, item.size, bool(simultaneous) and "bonferroni")
+        low, high, covers = range_of(item, each)
         low, high = (-math.inf if side == "upper" else low), (math.inf if side == "lower" else high)
         return Interval(low, high, level, covers)
     each = _per_cell(level, item.size, simultaneous)
@@ -96,11 +97,9 @@ def interval(
 
 def range_of(item: Noisy, level: float) -> tuple[Any, Any, str]:
     """Ends of one exact number, and what they cover; valid over a choice where noise made one."""
+    if len(item.chosen) == 1 and (ends := item.chosen[0].ends(item.value, level)) is not None:
+        return *ends, item.chosen[0].covers
     rows = among(item.chosen, "an interval")
-    if rows > 1 and len(item.chosen) == 1:
-        (mark,) = item.chosen
-        if (ends := mark.ends(item.value, level)) is not None:
-            return *ends, mark.covers
     low, high, _ = item.noise.range(1 - (1 - level) / rows)
     value = np.asarray(item.value)
     return plain(value - high), plain(value - low), said(QUERY, rows)

@@ -67,6 +67,7 @@ from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.answer import Answer, Record, Rows, Union, bounds, moved_by
 from discreet.errors import Hint, ParameterError
+from discreet.inference._chosen import selects
 from discreet.inference._contrasts import (
     Leaf,
     contrast,
@@ -242,6 +243,11 @@ class Sample:
         """Ends of an output in every cell."""
         if windows_of(out):
             raise ParameterError("this column holds no number, so no population value either")
+        if any(selects(self.record, i) for i in statistics_of(out)):
+            raise ParameterError(
+                "the number by which keys were selected from the data has no population value",
+                hint="COUNT(*) AS n",
+            )
         leaves = leaves_of(self, out)
         own = self._arithmetic(out, {x: self._leaf(x, error / len(leaves), size) for x in leaves})
         if own is None:
