@@ -137,7 +137,7 @@ def test_a_band_is_monotone_ends_at_one_and_can_be_drawn():
     assert np.array_equal(inf.ecdf(answer).low, band.low)  # no second roll
     chart = band.chart()
     assert len(chart["data"]["values"]) == BINS
-    assert "all bins at once at 95 %" in chart["title"]
+    assert "all bins at once at 95 %" in chart["title"]["text"]
     frame = band.to_pandas()
     assert list(frame.columns) == ["value", "low", "high"]
     assert list(frame.index) == list(range(BINS))
