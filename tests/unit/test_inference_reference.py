@@ -330,10 +330,18 @@ def test_fine_lattices_use_the_continuous_law_and_a_step():
 
 
 def test_critical_value_of_the_noisy_chisquare():
-    # the p-value at the correct critical value 45.3 is 5 %, and far above it at 7.81
-    z = 250 + np.array([1, -1, 1, -1]) * math.sqrt(45.3 * 250 / 4)
+    """The 95 % point of the null, drawn anew with numpy alone: 12.1; Pearson's is 45.3.
+
+    Off the constants the covariance of equal cells is n/4 + σ² = 250 + 800 (Laplace, scale 20).
+    Draws are seeded: nothing here fails by chance.
+    """
+    rng = np.random.default_rng(7)
+    null = rng.multinomial(1000, [0.25] * 4, 100_000) + rng.laplace(0, 20, (100_000, 4))
+    forms = ((null - null.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) / 1050
+    critical = float(np.quantile(forms, 0.95))
+    z = 250 + np.array([1, -1, 1, -1]) * math.sqrt(critical * 1050 / 4)
     found = inf.chisquare_gof(z, n=1000, law=inf.Laplace(20), draws=40_000, rng=3)
-    assert found.statistic == pytest.approx(45.3)
+    assert found.statistic == pytest.approx(critical)
     assert found.pvalue == pytest.approx(0.05, abs=0.01)
 
 
@@ -343,6 +351,8 @@ def test_quadratic_form_without_noise_is_pearson():
     oracle = stats.chisquare(z, [30, 40, 30])
     assert found.statistic == pytest.approx(oracle.statistic, rel=1e-4)
     assert found.pvalue == pytest.approx(oracle.pvalue, rel=1e-3)
+    simulated = inf.chisquare_gof(z, [0.3, 0.4, 0.3], n=100, law=inf.Laplace(1e-4), rng=1)
+    assert simulated.statistic == pytest.approx(oracle.statistic, rel=1e-4)
 
 
 def test_independence_without_noise_is_pearson():

@@ -4,10 +4,13 @@ Pearson's statistic on noisy counts does not follow χ²: at n = 1000, four equa
 cells and Laplace noise of scale 20, the textbook test rejects a true null in 64 %
 of cases instead of 5 %. Two remedies, both post-processing:
 
-*Monte Carlo* (Gaboardi et al. [1]_), any law. The statistic
-:math:`Q=\sum_i(z_i-np_i)^2/(np_i)` is compared with B tables drawn from the null
-and noised by the same law; :math:`(1+\#\{Q_b\ge Q\})/(B+1)` is an exact p-value for
-a simple null with public n, for every B. For independence the null has unknown
+*Monte Carlo* (Gaboardi et al. [1]_), any law. A statistic Q is compared with B tables drawn
+from the null and noised by the same law; :math:`(1+\#\{Q_b\ge Q\})/(B+1)` is an exact p-value
+for a simple null with public n, for every B and every Q. For goodness of fit Q is the quadratic
+form below, with σ² the variance of the noise. Pearson's :math:`\sum_i(z_i-np_i)^2/(np_i)`, which
+[1]_ takes, is lost in the noise of cells that few people are in: of departures from
+(.5, .3, .1, .05, .05) to (.56, .24, .1, .05, .05) among 1000 people, noise of scale 10, it finds
+24 % and the form 78 %. For independence the null has unknown
 margins: they are estimated by the noisy ones, projected onto non-negative ones with
 total n, B tables are drawn from them, and *re-estimated each time*; with e the expected counts and
 σ² the variance of the noise the statistic is :math:`\sum(z-e)^2/(e+\sigma^2)`, so that cells in
@@ -102,17 +105,14 @@ def chisquare_gof(
     z = np.asarray(item.value, dtype=np.float64).ravel()
     p, size = _probabilities(p0, z.size), _size(n, item, z)
     floor = None
+    weight = _weight(p, float(size), item.noise.variance, known=n is not None)
+    statistic = float(_form(z[None], p, weight, size, n)[0])
     if _choose(method, item) == "quadratic":
-        total = float(size) if n is not None else max(float(z.sum()), 1.0)
-        weight = _weight(p, total, item.noise.variance, known=n is not None)
-        u = (z - total * p) / math.sqrt(total)
-        statistic = float(u @ weight @ u)
         pvalue, how = float(special.chdtrc(z.size - 1, statistic)), "projected quadratic form"
     else:
         source, k = repeatable(rng, item), read_draws(draws)
         null = source.multinomial(size, p, k) + item.noise.simulate(source, (k, z.size))
-        statistic = float(_pearson(z, p * size))
-        pvalue = monte_carlo(statistic, _pearson(null, p * _sizes(null, n)[:, None]))
+        pvalue = monte_carlo(statistic, _form(null, p, weight, size, n))
         how, floor = f"Monte Carlo, {k} draws", least_of(k)
     return TestResult(
         statistic,
@@ -286,6 +286,13 @@ def _weight(p: Floats, size: float, variance: float, *, known: bool) -> Floats:
     # a basis of what is orthogonal to the constants: there the covariance is regular
     basis = np.linalg.qr(np.column_stack([np.ones(d), np.eye(d)[:, 1:]])).Q[:, 1:]
     return np.asarray(basis @ np.linalg.inv(basis.T @ covariance @ basis) @ basis.T)
+
+
+def _form(tables: Floats, p: Floats, weight: Floats, size: int, n: int | None) -> Floats:
+    """Quadratic forms of a stack of tables; where n is private, each has its own total."""
+    totals = tables.sum(axis=1) if n is None else np.full(len(tables), float(n))
+    u = (tables - totals[:, None] * p) / math.sqrt(size)
+    return np.asarray(((u @ weight) * u).sum(axis=1))
 
 
 def _least_quadratic(
