@@ -355,6 +355,33 @@ def test_quadratic_form_without_noise_is_pearson():
     assert simulated.statistic == pytest.approx(oracle.statistic, rel=1e-4)
 
 
+@pytest.mark.parametrize("n", [500, None])
+def test_the_form_is_that_of_the_inverse_of_the_covariance(n):
+    """Beside numpy's pseudo-inverse, for a fit and, to first order, for independence."""
+    p, z = np.array([0.6, 0.3, 0.07, 0.03]), np.array([290.0, 160, 41, 9])
+    law = inf.Laplace(6)
+    project = np.eye(4) - (0.25 if n else np.outer(p, np.ones(4)))
+    covariance = 500 * (np.diag(p) - np.outer(p, p)) + 72 * np.eye(4)
+    u = project @ z if n is None else project @ (z - 500 * p)
+    oracle = u @ np.linalg.pinv(project @ covariance @ project.T) @ u
+    found = inf.chisquare_gof(z, p, n=n, law=law, rng=1)
+    assert found.statistic == pytest.approx(oracle, rel=1e-9)
+    rows, columns = np.array([0.7, 0.3]), np.array([0.5, 0.4, 0.1])
+    q = np.outer(rows, columns).ravel()
+    u = np.array([1.0, -1, 0, -1, 1, 0])  # margins as under the null
+    table = (500 * q + 9 * u).reshape(2, 3)
+    down, across = np.kron(np.eye(2), columns[:, None]), np.kron(rows[:, None], np.eye(3))
+    first, second = (np.eye(d) - (1 / d if n else 0) for d in (2, 3))
+    sums = np.kron(np.eye(2), np.ones(3)), np.kron(np.ones(2), np.eye(3))
+    project = np.eye(6) - down @ first @ sums[0] - across @ second @ sums[1]
+    project += 0 if n else np.outer(q, np.ones(6))
+    project = project if n is None else project @ (np.eye(6) - 1 / 6)
+    covariance = project @ (500 * (np.diag(q) - np.outer(q, q)) + 72 * np.eye(6)) @ project.T
+    oracle = 81 * u @ np.linalg.pinv(covariance, rcond=1e-9) @ u
+    found = inf.chisquare_independence(table, n=n, law=law, rng=1)
+    assert found.statistic == pytest.approx(oracle, rel=1e-6)
+
+
 def test_independence_without_noise_is_pearson():
     table = np.array([[120.0, 80, 60], [90, 110, 140]])
     oracle = stats.chi2_contingency(table, correction=False)
