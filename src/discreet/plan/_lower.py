@@ -31,7 +31,7 @@ from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import Outputs, Terms, linear, uses
 from discreet.plan._formula import Formula, NoRows, Total
 from discreet.plan._joins import limited_by_parent
-from discreet.plan._joint import Joint
+from discreet.plan._joint import Joint, TwoShares
 from discreet.plan._keys import WeightedKeys, by_degree
 from discreet.plan._lowered import Lowered, check_size
 from discreet.plan._means import WeightedSum
@@ -387,7 +387,7 @@ class Lowering:
         degree, clustered = self.wants.degree(expr), expr in self.wants.clusters
         null = expr.type.nullable and self.wants.host == expr and not clustered
         turned = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
-        turned = turned and degree == 1 and not null
+        turned = turned and degree == 1 and not null and not clustered
         hosts = self.wants.host in self.wants.clusters.get(expr, ())
         return Family(
             expr, degree, null, turned, plain=clustered and not hosts and self.wants.is_sum(expr)
@@ -404,11 +404,15 @@ class Lowering:
             rows = self._place(self._counting(None))
             forms.append(((rows, whole), *((at.count, -whole) for at in sums)))
 
+        signed = [f.ends for f in members if f.plain]
+        two = len(exprs) > 1 and self._sides() == 2 and not self.query.keys
+
         def slot(main: Aggregate) -> Part:
-            moves = partition_sensitivity(main, whole, turned=members[0].turned)
+            moves = partition_sensitivity(main, whole, turned=members[0].turned, signed=signed)
             places = dict.fromkeys(m for form in forms for m, _ in form)
             inputs = tuple((m, sensitivity(main, main.measures[m])) for m in places)
-            return Joint(0, moves, len(forms) * self._coordinates(main), tuple(forms), inputs)
+            most = len(forms) * self._coordinates(main)
+            return (TwoShares if two else Joint)(0, moves, most, tuple(forms), inputs)
 
         start = self._add(slot, len(forms))
         for f in members:

@@ -356,7 +356,7 @@ def _least(
     def meets(share: Fraction) -> bool:
         trial = rule(share)
         laws = [
-            trial.law(part.sensitivity) if part.private and id(part) in parts else None
+            part.law(trial) if part.private and id(part) in parts else None
             for part in lowered.outlets
         ]
         half = Widths(lowered, laws).widest(out, confidence)
