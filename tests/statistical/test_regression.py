@@ -604,7 +604,7 @@ def test_what_a_rare_level_leaves_is_covered_once_it_is_in_the_reference(replica
 
 
 def test_a_rare_level_is_named_with_a_formula_that_is_free():
-    """Every coefficient was "not determined at this ε", which no ε would have changed."""
+    """That of the level itself is not determined, which no ε would change."""
     rng, n = np.random.default_rng(0), 5000
     for first, last in (("A", "D"), ("D", "A")):
         city = rng.choice([first, "B", "C", last], n, p=[0.4, 0.3, 0.299, 0.001])
@@ -624,8 +624,9 @@ def test_a_rare_level_is_named_with_a_formula_that_is_free():
         for formula in ("y ~ city + a", "y ~ C(city) + a"):
             fit = own.regression(formula, family="logistic", epsilon=1)
             assert not fit.determined
-            hidden, _, line = fit._notes
+            hidden, *_, line = fit._notes
             assert ("first value" in hidden) == (last == "A")
+            assert np.isfinite(fit.bse["a"])
             free = own.regression(line.strip().strip('"'), family="logistic", epsilon=1)
             assert free.answer.cached
             assert free.determined

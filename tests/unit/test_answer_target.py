@@ -14,6 +14,7 @@ from scipy import stats
 
 import discreet as dc
 from discreet import audit
+from discreet import inference as inf
 from discreet import plan as pl
 from discreet.answer import Answer
 from discreet.curator import fresh_salt
@@ -716,3 +717,35 @@ def test_what_stands_for_a_missing_value_may_be_a_fraction(null, said):
     curator = dc.open(pa.table({"x": [0.1, None] * 9}), policy=policy, ledger=":memory:")
     answer = curator.sql("SELECT AVG(x) AS a FROM t", epsilon=1)
     assert f"missing x counted as {said}" in answer.target
+
+
+def test_what_margins_cover_goes_with_every_frame_and_chart():
+    """Text, HTML and JSON said it; frames and charts did not."""
+    question = "SELECT sex, AVG(income) AS m FROM people GROUP BY sex"
+    answer = curator(max_rows_per_unit=2).sql(question, epsilon=1)
+    assert "± covers noise only" in answer.covers
+    assert answer.to_pandas().attrs == {"covers": answer.covers}
+    assert answer.to_arrow().schema.metadata == {b"covers": answer.covers.encode()}
+    notes = " ".join(answer.chart()["title"]["subtitle"])
+    assert "± covers noise only" in notes
+    assert "income clamped to 0…200 000" in notes
+    assert "chosen" not in notes
+
+
+@pytest.mark.parametrize("clause", ["HAVING COUNT(*) > 2", "ORDER BY n DESC LIMIT 1"])
+def test_charts_say_that_noise_chose_their_rows(clause):
+    question = f"SELECT sex, COUNT(*) AS n FROM people GROUP BY sex {clause}"
+    answer = curator(max_rows_per_unit=2).sql(question, epsilon=100)
+    notes = " ".join(answer.chart()["title"]["subtitle"])
+    assert "rows chosen by noisy numbers" in notes
+    assert "± covers noise only" in notes
+    assert "chosen by noisy numbers" in answer.to_pandas().attrs["covers"]
+
+
+def test_intervals_and_bands_say_what_they_cover_in_frames():
+    answer = curator(None).sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex", epsilon=1)
+    found = inf.interval((answer, "n"))
+    assert found.to_pandas().attrs == {"covers": found.covers, "confidence": found.confidence}
+    band = inf.histogram(answer)
+    assert band.to_pandas().attrs == {"covers": band.covers, "confidence": 0.95}
+    assert band.chart()["title"]["subtitle"] == f"covers {band.covers}"

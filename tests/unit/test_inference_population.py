@@ -179,3 +179,36 @@ def test_one_size_is_not_that_of_every_group(asked):
     grouped = asked.sql(f"SELECT g, {sums} GROUP BY g", epsilon=10)
     found = grouped.interval(target="population", size=1000)
     assert [(row["s"], row["n"], row["a"] is None) for row in found] == [(None, None, False)] * 2
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        (
+            "SELECT REGR_SLOPE(y, x) AS b FROM t WHERE x > 3",
+            'curator.regression("y ~ x", table="t", where="x > 3", epsilon=1)',
+        ),
+        (
+            "SELECT CORR(x, y) AS r FROM t ORDER BY r LIMIT 1",
+            'curator.regression("x ~ y", table="t", epsilon=1)',
+        ),
+    ],
+)
+def test_statistics_of_a_pair_point_to_the_regression(question, line):
+    """It said that no interval is known, though the regression has it."""
+    columns = {n: {"type": "integer", "min": 0, "max": 10} for n in "xy"}
+    policy = {
+        "policy": {"name": "lines"},
+        "budget": {"epsilon": "1e6", "accounting": "pure"},
+        "tables": {"t": {"columns": columns}},
+    }
+    x = np.arange(3000) % 11
+    data = pa.table({"x": x, "y": 10 - x})
+    curator = dc.open(data, policy=policy, ledger=":memory:")
+    answer = curator.sql(question, epsilon=1000)
+    with pytest.raises(ParameterError, match="come with a regression") as refusal:
+        answer.interval(target="population")
+    assert str(refusal.value.hint) == line
+    fit = eval(line, {"curator": curator})
+    (low, high) = fit.conf_int()[line.split('"')[1].split(" ~ ")[1]]
+    assert low < -1 < high or high - low < 1e-3

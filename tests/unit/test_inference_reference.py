@@ -330,10 +330,18 @@ def test_fine_lattices_use_the_continuous_law_and_a_step():
 
 
 def test_critical_value_of_the_noisy_chisquare():
-    # the p-value at the correct critical value 45.3 is 5 %, and far above it at 7.81
-    z = 250 + np.array([1, -1, 1, -1]) * math.sqrt(45.3 * 250 / 4)
+    """The 95 % point of the null, drawn anew with numpy alone: 12.1; Pearson's is 45.3.
+
+    Off the constants the covariance of equal cells is n/4 + σ² = 250 + 800 (Laplace, scale 20).
+    Draws are seeded: nothing here fails by chance.
+    """
+    rng = np.random.default_rng(7)
+    null = rng.multinomial(1000, [0.25] * 4, 100_000) + rng.laplace(0, 20, (100_000, 4))
+    forms = ((null - null.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) / 1050
+    critical = float(np.quantile(forms, 0.95))
+    z = 250 + np.array([1, -1, 1, -1]) * math.sqrt(critical * 1050 / 4)
     found = inf.chisquare_gof(z, n=1000, law=inf.Laplace(20), draws=40_000, rng=3)
-    assert found.statistic == pytest.approx(45.3)
+    assert found.statistic == pytest.approx(critical)
     assert found.pvalue == pytest.approx(0.05, abs=0.01)
 
 
@@ -343,6 +351,35 @@ def test_quadratic_form_without_noise_is_pearson():
     oracle = stats.chisquare(z, [30, 40, 30])
     assert found.statistic == pytest.approx(oracle.statistic, rel=1e-4)
     assert found.pvalue == pytest.approx(oracle.pvalue, rel=1e-3)
+    simulated = inf.chisquare_gof(z, [0.3, 0.4, 0.3], n=100, law=inf.Laplace(1e-4), rng=1)
+    assert simulated.statistic == pytest.approx(oracle.statistic, rel=1e-4)
+
+
+@pytest.mark.parametrize("n", [500, None])
+def test_the_form_is_that_of_the_inverse_of_the_covariance(n):
+    """Beside numpy's pseudo-inverse, for a fit and, to first order, for independence."""
+    p, z = np.array([0.6, 0.3, 0.07, 0.03]), np.array([290.0, 160, 41, 9])
+    law = inf.Laplace(6)
+    project = np.eye(4) - (0.25 if n else np.outer(p, np.ones(4)))
+    covariance = 500 * (np.diag(p) - np.outer(p, p)) + 72 * np.eye(4)
+    u = project @ z if n is None else project @ (z - 500 * p)
+    oracle = u @ np.linalg.pinv(project @ covariance @ project.T) @ u
+    found = inf.chisquare_gof(z, p, n=n, law=law, rng=1)
+    assert found.statistic == pytest.approx(oracle, rel=1e-9)
+    rows, columns = np.array([0.7, 0.3]), np.array([0.5, 0.4, 0.1])
+    q = np.outer(rows, columns).ravel()
+    u = np.array([1.0, -1, 0, -1, 1, 0])  # margins as under the null
+    table = (500 * q + 9 * u).reshape(2, 3)
+    down, across = np.kron(np.eye(2), columns[:, None]), np.kron(rows[:, None], np.eye(3))
+    first, second = (np.eye(d) - (1 / d if n else 0) for d in (2, 3))
+    sums = np.kron(np.eye(2), np.ones(3)), np.kron(np.ones(2), np.eye(3))
+    project = np.eye(6) - down @ first @ sums[0] - across @ second @ sums[1]
+    project += 0 if n else np.outer(q, np.ones(6))
+    project = project if n is None else project @ (np.eye(6) - 1 / 6)
+    covariance = project @ (500 * (np.diag(q) - np.outer(q, q)) + 72 * np.eye(6)) @ project.T
+    oracle = 81 * u @ np.linalg.pinv(covariance, rcond=1e-9) @ u
+    found = inf.chisquare_independence(table, n=n, law=law, rng=1)
+    assert found.statistic == pytest.approx(oracle, rel=1e-6)
 
 
 def test_independence_without_noise_is_pearson():

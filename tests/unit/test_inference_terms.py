@@ -14,7 +14,7 @@ import discreet as dc
 from discreet.curator._fits import _check_built
 from discreet.errors import ParameterError, QueryError
 from discreet.inference._formula import read_formula
-from discreet.inference._slope import Released, Score, _definite
+from discreet.inference._slope import Released, Score, definite
 from discreet.sql import parse
 
 N = 4_000
@@ -412,7 +412,7 @@ def test_a_singular_matrix_is_not_determined():
             assert own.pvalue(0.0) == 1.0
             assert own.interval(0.05, 1e6) == (-np.inf, np.inf)
     year = np.array([[1.0, 2e3, 4e6], [2e3, 4e6 + 100, 8e9 + 6e5], [4e6, 8e9 + 6e5, 1.6e13 + 24e8]])
-    assert _definite(year[:2, :2])  # units far from zero are no rounding
+    assert definite(year[:2, :2])  # units far from zero are no rounding
 
 
 class Loud(str):

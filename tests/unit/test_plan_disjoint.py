@@ -6,6 +6,7 @@ import itertools
 import math
 import operator
 import random
+from dataclasses import replace
 from fractions import Fraction
 
 import pyarrow as pa
@@ -202,9 +203,10 @@ def test_men_and_women_by_filter_cost_what_they_cost_by_group():
     assert plan.cost.epsilon == 1
 
 
+@pytest.mark.parametrize("relation", ["add-remove", "change-one"])
 @pytest.mark.parametrize("text", [*TOGETHER, BESIDE.format("AVG(age)") + ", COUNT(*) AS n"])
-def test_without_noise_the_estimates_of_a_cluster_are_right(text):
-    low = lowered(text)
+def test_without_noise_the_estimates_of_a_cluster_are_right(text, relation):
+    low = lowered(text, neighbours=relation)
     groups = pl.run(low.aggregates[0], {"people": ROWS}, SALT)
 
     class Zero(pl.Draw):
@@ -322,8 +324,135 @@ def test_generated_questions_at_length():
     assert replay_generated("long", 3000) > 150
 
 
-def test_under_change_one_nothing_is_merged():
-    assert len(lowered(TOGETHER[0], neighbours="change-one").parts) == 2
+# -- one question, where a row is replaced by a row ------------------------------------------
+
+SIGNED = "SUM(age - 2) FILTER (WHERE smoker) AS a, SUM(age - 2) FILTER (WHERE NOT smoker) AS b"
+REST = {"unit": "id", "max_rows_per_unit": 3, "max_groups_per_unit": 2, "max_rows_per_group": 2}
+CHANGED = {"neighbours": "change-one"}
+
+
+def cluster(low):
+    (part,) = (p for p in low.parts if isinstance(p, pl.Joint))
+    return part
+
+
+def replaced(low, limits, seed):
+    """Both sides of many changes: what one unit adds, and what another does in its place."""
+    rng = random.Random(seed)
+    units = [[r | {"id": 1}] for r in ROWS if r["sex"] != "X" and r["age"] in (0, 1, 4, None)]
+    units = [*rng.sample(units, 40), [], *([r | {"id": 1}] for r in ROWS[:5])]
+    if limits:
+        units += [[r | {"id": 1}] * n for r in rng.sample(ROWS, 20) for n in (2, 6)]
+        units += [[rng.choice(ROWS) | {"id": 1} for _ in range(6)] for _ in range(40)]
+    else:
+        units.remove([])  # a unit is a row: one is replaced by one
+    sides = [pl.run(low.aggregates[0], {"people": rows}, SALT) for rows in units]
+    return itertools.product(sides, repeat=2)
+
+
+@pytest.mark.parametrize("limits", [*LIMITS, REST], ids=str)
+@pytest.mark.parametrize("text", [*TOGETHER, SIGNED])
+def test_a_row_that_changes_leaves_one_family_and_enters_another(text, limits):
+    """All changes of one unit into another move a cluster by no more than it declares."""
+    for by in ("", " GROUP BY smoker"):
+        key = "smoker, " if by else ""
+        question = f"SELECT {key}{text} FROM people{by}"
+        low = pl.lower(sql.parse(question, policy(**limits, **CHANGED)).query)
+        part, worst = cluster(low), 0
+        for left, right in replaced(low, limits, text):
+            assert part.moved(left, right) == []
+            (_, a), (_, b) = (next(iter(part.measurements(s))) for s in (left, right))
+            worst = max(worst, pl.distance(a, b).l1)
+        assert worst * 3 > part.sensitivity.l1  # not absurdly safe
+
+
+@pytest.mark.parametrize("limits", [{}, LIMITS[1]], ids=str)
+def test_the_norms_of_a_change_are_attained(limits):
+    """Twice the largest in L1; √2 times in L2 without a sign, twice with one."""
+    rows = 3 if limits else 1
+    for text, square in ((TOGETHER[0], 2), (SIGNED, 4 * 2 * 2)):
+        low = lowered(text, **limits, **CHANGED)
+        part, worst = cluster(low), 0
+        for sex, smoker in itertools.product("MF", (True, False)):
+            for age, other in ((0, 4), (4, 0)):
+                sides = [
+                    [dict(ROWS[0], sex=s, smoker=smoker ^ (s == "F"), age=a, id=1)] * 6
+                    for s, a in ((sex, age), ("M", other), ("F", other))
+                ]
+                for pair in itertools.combinations(sides, 2):
+                    tables = [{"people": u if limits else u[:1]} for u in pair]
+                    groups = [pl.run(low.aggregates[0], t, SALT) for t in tables]
+                    (_, a), (_, b) = (next(iter(part.measurements(g))) for g in groups)
+                    worst = max(worst, pl.distance(a, b).l2_squared)
+        assert worst == part.sensitivity.l2_squared == square * rows**2
+
+
+@pytest.mark.parametrize("limits", [{}, LIMITS[1]], ids=str)
+def test_a_change_that_is_priced_as_a_removal_is_caught(limits):
+    """Mutants: once the largest; and √2 times where a sum has a sign."""
+    for text, shrunk in (
+        (TOGETHER[0], lambda s: replace(s, l1=s.l1 // 2)),
+        (TOGETHER[0], lambda s: replace(s, l2_squared=s.l2_squared // 2)),
+        (SIGNED, lambda s: replace(s, l2_squared=s.l2_squared // 2, linf=s.linf // 2)),
+    ):
+        low = lowered(text, **limits, **CHANGED)
+        part = cluster(low)
+        mutant = replace(part, sensitivity=shrunk(part.sensitivity))
+        plan = pl.price(replace(low, parts=(mutant,)), pl.Ask(Fraction(1)))
+        ends = [
+            dict(ROWS[0], sex=sex, age=age, smoker=smoker, id=1)
+            for sex in "MF"
+            for age in (0, 4)
+            for smoker in (True, False)
+        ]
+        times = 3 if limits else 1
+        found = [
+            audit.replay(plan, *(Reference({"people": [r] * times}) for r in pair), SALT).ok
+            for pair in itertools.combinations(ends, 2)
+        ]
+        assert not all(found)
+
+
+TEN = ", ".join(f"COUNT(*) FILTER (WHERE age = {i % 5} AND sex = '{'MF'[i // 5]}') AS c{i}"
+                for i in range(10))  # fmt: skip
+
+
+@pytest.mark.parametrize("limits", [{}, {"unit": "id", "max_rows_per_unit": 1}], ids=str)
+def test_a_change_costs_by_filter_what_it_costs_by_group(limits):
+    grouped = pl.lower(
+        sql.parse(
+            "SELECT age, COUNT(*) AS n FROM people GROUP BY age", policy(**limits, **CHANGED)
+        ).query
+    )
+    for ask in (pl.Ask(Fraction(1)), pl.Ask(rho=Fraction(1, 8))):
+        (one,) = pl.price(grouped, ask).parts
+        (ten,) = pl.price(lowered(TEN, **limits, **CHANGED), ask).parts
+        assert ten.law == one.law
+
+
+def test_beside_others_a_cluster_is_no_wider_than_its_counts_apart():
+    """Two shares for a draw that moves by two: as two counts, and less than three."""
+    for counts, want in ((2, 3), (3, 3), (10, 3)):
+        some = ", ".join(TEN.split(", ")[:counts])
+        low = lowered(f"{some}, MEDIAN(age) AS m", **CHANGED)
+        plan = pl.price(low, pl.Ask(Fraction(1)))
+        (law,) = (x.law for x in plan.parts if isinstance(x.part, pl.Joint))
+        assert law.scale == want <= counts + 1
+        assert plan.cost.epsilon == 1
+        smooth = lowered(f"{some}, COUNT(DISTINCT smoker) AS d", **CHANGED)
+        for ask in (pl.Ask(Fraction(1), delta=Fraction(1, 10**6)), pl.Ask(rho=Fraction(1))):
+            priced = pl.price(smooth, ask)
+            assert pl.fits(priced.losses, priced.cost.epsilon, priced.cost.delta)
+
+
+def test_a_margin_of_a_cluster_costs_the_least_that_meets_it():
+    """Both shares count: ± 6 of ten counts costs what ± 6 by groups costs."""
+    margin = {"c3": Fraction(6)}
+    low = lowered(f"{TEN}", **CHANGED)
+    plan = pl.price(low, pl.Ask(within=margin))
+    assert plan.parts[0].law.interval(0.95).high == 6
+    tighter = pl.price(low, pl.Ask(plan.cost.epsilon * Fraction(99, 100)))
+    assert tighter.parts[0].law.interval(0.95).high > 6
 
 
 # -- a batch -------------------------------------------------------------------------------

@@ -83,7 +83,8 @@ def test_made_up_rows_are_marked_in_every_form(service, sql):
             named = found.headers["content-disposition"]
             assert re.fullmatch(rf'attachment; filename="made-up-[0-9a-f]+\.{ending}"', named)
     arrow = pa.ipc.open_stream(found.content).read_all()
-    assert arrow.schema.metadata == {b"dummy": b"true"}
+    assert arrow.schema.metadata[b"dummy"] == b"true"
+    assert b"made-up rows" in arrow.schema.metadata[b"covers"]
     assert "made-up" in service("GET", place, Accept="text/html").text
     with httpx.Client(base_url=service.url, timeout=600, follow_redirects=True) as client:
         client.post("/login", data={"key": service.keys["ana"]})
@@ -94,7 +95,7 @@ def test_made_up_rows_are_marked_in_every_form(service, sql):
     for form in forms:
         found = service("GET", f"/v1/answers/{real['id']}", Accept=form)
         assert "discreet-dummy" not in found.headers
-    assert pa.ipc.open_stream(found.content).schema.metadata is None
+    assert b"dummy" not in pa.ipc.open_stream(found.content).schema.metadata
 
 
 def test_frames_of_made_up_rows_are_marked():
@@ -102,8 +103,8 @@ def test_frames_of_made_up_rows_are_marked():
     policy = dc.policy.Policy([table], dc.policy.Budget("1"), name="frames")
     with dc.open(policy=policy, dummy=True) as curator:
         answer = curator.sql("SELECT COUNT(*) AS n FROM people", epsilon="0.5")
-    assert answer.to_arrow().schema.metadata == {b"dummy": b"true"}
-    assert answer.to_pandas().attrs == {"dummy": "true"}
+    assert answer.to_arrow().schema.metadata[b"dummy"] == b"true"
+    assert answer.to_pandas().attrs == {"covers": answer.covers, "dummy": "true"}
 
 
 def test_a_policy_over_files_rehearses_beside_them(start_service, tmp_path):

@@ -82,6 +82,9 @@ class Answer:
         self._left = left
         self.tainted = tainted
         self._cached = cached
+        self._found: dict[tuple[str, float, bool], Box | None] = {}
+        self.rivals: int | None = None
+        """Rows of all branches, where this is one of a union whose LIMIT chooses by noise."""
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | str) -> Answer:
@@ -355,7 +358,7 @@ class Answer:
                 hint=Hint("target", "population"),
             )
         level = _exact.confidence(confidence)
-        ends = {name: self._ends(name, level, simultaneous=simultaneous) for name in self.columns}
+        ends = {name: self.ends(name, level, simultaneous=simultaneous) for name in self.columns}
         return self.rows_of(ends)
 
     def distortion(self, column: str, confidence: Number = 0.95) -> list[dict[str, Any]]:
@@ -388,6 +391,22 @@ class Answer:
     def full_record(self) -> Record:
         """The record, read; :meth:`record` gives it as plain data."""
         return self._record
+
+    @property
+    def cells(self) -> int:
+        """How many rows there are, of which HAVING, QUALIFY and LIMIT show some."""
+        return self._source.cells
+
+    def values_of(self, name: str) -> NDArray[Any]:
+        """Values of a column in all rows, also of those that are not shown."""
+        return self._all[name]
+
+    def ends(self, name: str, level: float, *, simultaneous: bool = False) -> Box | None:
+        """Ends of a column in all rows; where noise chose which are shown, valid over that."""
+        key = (name, level, simultaneous)
+        if key not in self._found:
+            self._found[key] = self._ends(name, level, simultaneous=simultaneous)
+        return self._found[key]
 
     def _ends(self, name: str, level: float, *, simultaneous: bool) -> Box | None:
         out = next(o.expr for o in self._record.outputs if o.name == name)
@@ -427,7 +446,7 @@ class Answer:
     # -- ways out -------------------------------------------------------------------
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """Return the rows as dictionaries of Python values."""
+        """Return the rows as dictionaries of Python values; what ± covers is in :attr:`covers`."""
         return [{name: self._value(name, row) for name in self.columns} for row in self._rows]
 
     def _value(self, name: str, row: int) -> Any:
@@ -459,19 +478,28 @@ class Answer:
         return columns
 
     def to_arrow(self, confidence: Number | None = 0.95) -> pa.Table:
-        """Return an Arrow table; see :meth:`to_columns`."""
+        """Return an Arrow table; see :meth:`to_columns`.
+
+        The schema's metadata say what ± covers, as ``covers``.
+        """
         import pyarrow as pa  # noqa: PLC0415 - only for those who ask
 
         return pa.table(self.to_columns(confidence), metadata=_show.marks(self))
 
     def to_pandas(self, confidence: Number | None = 0.95) -> pd.DataFrame:
-        """Return a pandas DataFrame; see :meth:`to_columns`."""
+        """Return a pandas DataFrame; see :meth:`to_columns`.
+
+        Its ``attrs["covers"]`` say what ± covers.
+        """
         frame: pd.DataFrame = _frames("pandas").DataFrame(self.to_columns(confidence))
-        frame.attrs.update(_show.marks(self) or {})
+        frame.attrs.update(_show.marks(self))
         return frame
 
     def to_polars(self, confidence: Number | None = 0.95) -> pl.DataFrame:
-        """Return a Polars DataFrame; see :meth:`to_columns`."""
+        """Return a Polars DataFrame; see :meth:`to_columns`.
+
+        It has no place for what ± covers: keep :attr:`covers` beside it.
+        """
         # a bound of the policy may be an integer among other numbers, which Polars refuses
         frame: pl.DataFrame = _frames("polars").from_arrow(self.to_arrow(confidence))
         return frame

@@ -1,7 +1,7 @@
 """Charts of answers: every number with its interval, as Vega-Lite, SVG, PNG or a page.
 
 Groups stand below each other, dates and long runs of numbers on an axis of their own. The title is
-the question, the line below it says what the bars mean and what was left out. Colours are
+the question, the lines below it say what the bars cover and what was left out. Colours are
 those of Okabe and Ito, which people with any kind of colour vision tell apart.
 """
 
@@ -53,7 +53,8 @@ def chart(answer: Answer, confidence: float, title: str | None = None) -> Chart:
     rows = list(zip(values, ends, strict=True))[:most]
     others = [n for n in labels if n != axis]
     data, unknown = _data(rows, answer.totals[:most], noisy, others, axis)
-    notes = [f"points with {100 * confidence:.6g} % intervals", *answer.target]
+    notes = [f"points with {100 * confidence:.6g} % intervals", answer.margins]
+    notes += [*_chosen(answer), *answer.target]
     if len(values) > most:
         notes.append(f"the first {most} of {plural(len(values), 'row')}")
     if left_out:
@@ -117,7 +118,7 @@ def _words(answer: Answer, words: Sequence[str], keys: Sequence[str], title: str
         for group, row in zip(groups, values, strict=False)
         for name in words
     ]
-    notes = ["chosen labels: they have no interval", *answer.target]
+    notes = ["chosen labels: they have no interval", *_chosen(answer), *answer.target]
     if len(values) > _GROUPS:
         notes.append(f"the first {_GROUPS} of {plural(len(values), 'row')}")
     width = _WIDTHS[min(len(_WIDTHS), len(words)) - 1]
@@ -130,6 +131,11 @@ def _words(answer: Answer, words: Sequence[str], keys: Sequence[str], title: str
     }
     head = _head(title or answer.question or _described(words, keys), notes)
     return Chart(head | _panels(data, words, spec) | {"columns": min(len(_WIDTHS), len(words))})
+
+
+def _chosen(answer: Answer) -> list[str]:
+    """Say that noise chose the rows; how intervals allow for that is said below the table."""
+    return ["rows chosen by noisy numbers, which intervals allow for"] if answer.chosen else []
 
 
 def _described(noisy: Sequence[str], labels: Sequence[str]) -> str:

@@ -231,7 +231,7 @@ def _text(value: Any) -> str:
     return value
 
 
-_LATER: Final = {"moment", "times", "x_off", "y_off"}
+_LATER: Final = {"moment", "times", "turned", "x_off", "y_off"}
 """Fields that records of earlier releases lack."""
 
 _FIELDS: Final[dict[str, Callable[[Any], Any]]] = {

@@ -53,9 +53,9 @@ def unused(name: str, names: set[str]) -> str:
     return name
 
 
-def marks(answer: Answer) -> dict[str, str] | None:
-    """What a table carries beside its columns: that its rows were made up."""
-    return {"dummy": "true"} if answer.dummy else None
+def marks(answer: Answer) -> dict[str, str]:
+    """What a table carries beside its columns: what ± covers, and that rows were made up."""
+    return {"covers": answer.covers} | ({"dummy": "true"} if answer.dummy else {})
 
 
 def cell(value: Any, ends: Any, *, exact: bool = False) -> str:

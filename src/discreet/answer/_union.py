@@ -40,6 +40,9 @@ class Union(Answer):
         super().__init__(record, left=first.left, tainted=first.tainted, cached=first.cached)
         self.branches = tuple(branches)
         self._order, self._limit, self._cost = tuple(order), limit, cost
+        if self._cut:
+            for branch in self.branches:
+                branch.rivals = sum(b.cells for b in self.branches)
 
     @classmethod
     def of_record(cls, data: Mapping[str, Any]) -> Union:

@@ -35,7 +35,8 @@ Margins first
 Without ε each question states ``within``: its laws are the least that meet its margins, and the
 price of all is what their losses compose to, by Laplace or by Gaussian noise, whichever is lower
 in the budget's currency. With δ the ε is the least, rounded up to four digits, at which the
-composed losses fit (ε, δ).
+composed losses fit (ε, δ). Of a budget that pays by ε or by ρ, the law is taken that leaves more
+(:mod:`discreet.curator._room`).
 """
 
 from __future__ import annotations
@@ -53,7 +54,15 @@ from discreet._dataclass import dataclass, replace
 from discreet._exact import Number, turning
 from discreet.answer import Answer
 from discreet.curator._offer import read_margins
-from discreet.curator._room import check_delta, fitting_delta, pays_rho, stated_at
+from discreet.curator._room import (
+    check_delta,
+    fitting_delta,
+    pays_either,
+    pays_rho,
+    room_after,
+    stated_at,
+)
+from discreet.curator._stored import job
 from discreet.errors import Hint, ParameterError
 from discreet.plan import (
     Ask,
@@ -85,6 +94,9 @@ if TYPE_CHECKING:
 
 _Groups = list[list[int]]
 """Places of questions, those that are asked of different people together."""
+
+_Priced = tuple[list[Plan], Cost]
+"""All questions by one law, and what they cost together."""
 
 _STEPS = 12
 """Halvings of the common factor's range: within 0.03 % of the best."""
@@ -303,15 +315,32 @@ class Batch:
     ) -> tuple[list[Plan], Cost]:
         """Price margins: the cheaper of Laplace and Gaussian noise for all questions."""
         each, rho = self._key_delta(questions), pays_rho(self._curator._balances)  # noqa: SLF001 - its own batch
+        either = pays_either(self._curator._balances)  # noqa: SLF001 - as above
         kinds: tuple[Noise, ...] = ("laplace",)
         smooth = all(part.gaussian for q in questions for part in q.lowered.parts)
-        if smooth and (rho or self._delta is not None):
+        if smooth and (rho or either or self._delta is not None):
             kinds = ("laplace", "gaussian")
         candidates = []
         for kind in kinds:
             plans = [_meeting(question, kind, each) for question in questions]
             candidates.append((plans, self._composed(together(plans, groups))))
+        if (known := self._known(candidates)) is not None:
+            return known
+        if either:
+            return max(candidates, key=lambda pair: self._room(pair[1]))
         return min(candidates, key=lambda pair: pair[1].rho if rho else pair[1].epsilon)
+
+    def _known(self, candidates: Sequence[_Priced]) -> _Priced | None:
+        """Whichever of several laws these questions were answered by: they are free."""
+        if len(candidates) < 2 or "epsilon" not in self._curator._balances[0].amounts:  # noqa: SLF001 - its own batch
+            return None  # the same law is chosen again
+        road = self._curator._road  # noqa: SLF001 - as above
+        return next((x for x in candidates if road.knows(job(x[0], road.owed(x[1]), str))), None)
+
+    def _room(self, cost: Cost) -> Fraction:
+        """What a price leaves of the budget: decides where it can be paid in two ways."""
+        now = self._curator._standing  # noqa: SLF001 - its own batch
+        return room_after(now.balances, cost, now.least)
 
     def _composed(self, units: Units) -> Cost:
         """What losses cost: their sum, or the least ε at which they fit δ."""
@@ -337,9 +366,17 @@ class Batch:
             return laplace  # a question that is priced by ε alone
         if not self._fits(gaussian, groups):
             return laplace
+        both, claim = (laplace, gaussian), (self._epsilon, self._delta)
+        costs = [charged(together(plans, groups), claim) for plans in both]
+        if (known := self._known(list(zip(both, costs, strict=True)))) is not None:
+            return known[0]
         if pays_rho(self._curator._balances):  # noqa: SLF001 - its own batch
-            return min((laplace, gaussian), key=lambda plans: _rho(plans, groups))
-        return min((laplace, gaussian), key=lambda plans: sum(plan.spread for plan in plans))
+            return min(both, key=lambda plans: _rho(plans, groups))
+        smaller = min(both, key=lambda plans: sum(plan.spread for plan in plans))
+        if not pays_either(self._curator._balances):  # noqa: SLF001 - its own batch
+            return smaller
+        first, second = map(self._room, costs)
+        return gaussian if second >= first and (smaller is gaussian or first < 0) else laplace
 
     def _laplace(
         self, questions: tuple[_Question, ...], groups: _Groups, key_delta: Fraction | None

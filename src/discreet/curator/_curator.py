@@ -184,7 +184,8 @@ class Curator(Terms, Fits):
         left = describe_balance(now.balances, plan.cost)
         stored = self._road_at(now.least).knows(_stored.job([plan], plan.cost, str))
         refused = None if stored else _room.would_refuse(now.balances, plan, offer)
-        return Quote(plan, statements, left, offer.confidence, refused, stored)
+        later = None if stored else _room.later(now.balances, plan)
+        return Quote(plan, statements, left, offer.confidence, refused, stored, later=later)
 
     def table(self, name: str) -> frame.Table:
         """Start a question in Python instead of SQL."""
@@ -543,8 +544,7 @@ class Curator(Terms, Fits):
         if offer.epsilon is not None and offer.epsilon < least.epsilon:
             # the least price is charged anyway: it buys as much accuracy
             offer = replace(offer, epsilon=least.epsilon)
-        plan = _room.in_currency(now.balances, self._lowered(query), offer)
-        plan = replace(plan, least=least)
+        plan = _room.in_currency(now.balances, self._lowered(query), offer, least)
         return plan if fresh else _stored.measured_plan(plan, self._road_at(least))
 
     def _lowered(self, query: Query) -> Lowered:

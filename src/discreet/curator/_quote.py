@@ -47,6 +47,8 @@ class Quote:
     """Whether the same question has been answered: it would be free."""
     choice: Plan | None = None
     """What chooses the limit first, with ``limits="auto"``: paid besides."""
+    later: str | None = None
+    """What it leaves to later questions, where it closes a way to pay."""
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -125,6 +127,8 @@ class Quote:
                 break
         if self.plan.least is not None and self.plan.cost.epsilon == self.plan.least.epsilon:
             notes.append("this is the least price of any question")
+        if self.later is not None:
+            notes.append(self.later)
         return notes
 
     def __repr__(self) -> str:

@@ -1,6 +1,21 @@
-"""Room in a budget: which way a question is paid, whether it would be refused, what would fit.
+r"""Room in a budget: which way a question is paid, whether it would be refused, what would fit.
 
-All of it is a function of prices and balances, which are public.
+All of it is a function of prices and balances, which are public: that a law is chosen by them
+costs nothing, for whatever is chosen is admitted by the ledger like any other question.
+
+The law of a budget with two ways
+---------------------------------
+Under zcdp with (ε, δ) Laplace noise keeps both ways to pay open (sums of ε, sums of ρ), while
+Gaussian noise leaves ρ alone: what is asked later is then paid by its ρ, pure or not. A law is
+judged by what it leaves, on the better of the ways that are open after it:
+
+.. math:: \min_{\text{whole, share}}\;\max_{\text{ways with room}}\;
+   1-\frac{\text{spent}+\text{price}}{\text{total}},
+
+read off the balances by which the ledger admits (:meth:`~discreet.ledger.Balance.after`), the least
+price of any question included. ``within`` takes the law that leaves more; at a draw Laplace, which
+closes nothing. With ``epsilon`` and a δ the accuracies differ as well: Gaussian noise is taken
+where it is the smaller and leaves no less.
 """
 
 from __future__ import annotations
@@ -15,7 +30,7 @@ from discreet._exact import floor_decimal, show, turning
 from discreet._print import short_down
 from discreet.errors import BudgetExceededError, Hint, ParameterError
 from discreet.ledger import Balance, refusal
-from discreet.plan import Ask, Lowered, Plan, price
+from discreet.plan import Ask, Cost, Lowered, Plan, price
 
 _SYMBOLS: Final = {"epsilon": "ε", "delta": "δ", "rho": "ρ"}
 _NAMES: Final = ("the budget", "your share")
@@ -24,6 +39,12 @@ _USUAL_DELTA: Final = Fraction(1, 10**6)
 _PART: Final = 10
 """A question that needs a δ is told this part of what is left: others may need one, too."""
 _NOTHING: Final = Fraction(0)
+_NO_ROOM: Final = Fraction(-1)
+
+
+def pays_either(balances: Sequence[Balance]) -> bool:
+    """Whether a question can be paid in ε or in ρ, so that its law decides about later ones."""
+    return balances[0].accounting == "zcdp" and all(len(b.routes) > 1 for b in balances)
 
 
 def pays_rho(balances: Sequence[Balance]) -> bool:
@@ -48,26 +69,78 @@ def stated_at(balances: Sequence[Balance]) -> Fraction:
     return min(Ask.stated, whole.delta) if whole.accounting == "zcdp" else Ask.stated
 
 
-def in_currency(balances: Sequence[Balance], lowered: Lowered, offer: Ask) -> Plan:
-    """Price a question in the currency in which it will be paid."""
+def in_currency(
+    balances: Sequence[Balance], lowered: Lowered, offer: Ask, least: Cost | None = None
+) -> Plan:
+    """Price a question in the currency in which it will be paid; `least` is charged anyway."""
     check_delta(balances, offer.delta)
     offer = replace(offer, stated=stated_at(balances))
     with fitting_delta(balances, offer.delta):
-        return _in_currency(balances, lowered, offer)
+        plan = _in_currency(balances, lowered, offer, least)
+    return replace(plan, least=least)
 
 
-def _in_currency(balances: Sequence[Balance], lowered: Lowered, offer: Ask) -> Plan:
+def _in_currency(
+    balances: Sequence[Balance], lowered: Lowered, offer: Ask, least: Cost | None
+) -> Plan:
     by_epsilon, by_rho = replace(offer, currency="epsilon"), replace(offer, currency="rho")
     if balances[0].accounting != "zcdp":
         return price(lowered, by_epsilon)
-    if offer.rho is not None or pays_rho(balances):
+    if offer.rho is not None or "epsilon" not in balances[0].amounts:
         return price(lowered, by_rho)
-    # both ways are open: the one by ε stays so with Laplace noise, if that has room
+    if pays_rho(balances):
+        return _or(price(lowered, by_rho), price(lowered, by_epsilon, "laplace"))
+    if offer.within is not None:
+        laplace = price(lowered, by_epsilon, "laplace")
+        try:
+            gaussian = price(lowered, by_rho, "gaussian")
+        except (ParameterError, OverflowError):
+            return laplace  # so small a margin that no ε is known for its ρ
+        return _leaving_more(balances, laplace, gaussian, least)
     first = price(lowered, by_epsilon)
-    if _fits(balances, first):
-        return first
-    others = (price(lowered, by_epsilon, "laplace"), price(lowered, by_rho))
-    return next((plan for plan in others if _fits(balances, plan)), first)
+    laplace = price(lowered, by_epsilon, "laplace") if first.noise == "gaussian" else first
+    if _fits(balances, first, least):
+        return first if laplace is first else _leaving_more(balances, laplace, first, least)
+    others = (laplace, price(lowered, by_rho))
+    return next((_or(plan, first) for plan in others if _fits(balances, plan, least)), first)
+
+
+def _or(plan: Plan, other: Plan) -> Plan:
+    """A plan, and another law by which the same offer may have been taken up before."""
+    return replace(plan, instead=other if plan.instead is None else _or(plan.instead, other))
+
+
+def _leaving_more(
+    balances: Sequence[Balance], laplace: Plan, gaussian: Plan, least: Cost | None
+) -> Plan:
+    """Whichever of two laws leaves more of the budget; Laplace noise where both leave as much."""
+    if gaussian.noise != "gaussian" or not gaussian.losses:
+        return laplace
+    if room_after(balances, gaussian.cost, least) > room_after(balances, laplace.cost, least):
+        why = f"{gaussian.why}; Laplace noise would leave less of the budget"
+        return _or(replace(gaussian, why=why), laplace)
+    why = f"{laplace.why}; Gaussian noise would leave no more of the budget"
+    return _or(replace(laplace, why=why), gaussian)
+
+
+def room_after(balances: Sequence[Balance], cost: Cost, least: Cost | None = None) -> Fraction:
+    """Part of the budget that is left after a price, by the better way that has room; else −1."""
+    cost = cost if least is None else cost.at_least(least)
+    rooms = []
+    for balance in balances:
+        after = balance.after(cost)
+        ways = [way for way in after.routes if all(after.left(c) >= 0 for c in way)]
+        rooms.append(max((1 - after.used_of(way) for way in ways), default=_NO_ROOM))
+    return min(rooms)
+
+
+def later(balances: Sequence[Balance], plan: Plan) -> str | None:
+    """What a question leaves to those after it, where it closes one of two ways to pay."""
+    after = [b.after(plan.cost) for b in balances]
+    if len(balances[0].routes) == len(after[0].routes) or not all(b.fits for b in after):
+        return None
+    most = short_down(min(b.remaining for b in after))
+    return f"paid in ρ, as all that follows: one question without δ may then cost ε {most} at most"
 
 
 @contextmanager
@@ -91,8 +164,8 @@ def _delta(balances: Sequence[Balance]) -> str | None:
     return Hint("delta", text.replace("e-0", "e-")) if text else None
 
 
-def _fits(balances: Sequence[Balance], plan: Plan) -> bool:
-    return all(b.after(plan.cost).fits for b in balances)
+def _fits(balances: Sequence[Balance], plan: Plan, least: Cost | None = None) -> bool:
+    return room_after(balances, plan.cost, least) >= 0
 
 
 def what_fits(
@@ -104,8 +177,7 @@ def what_fits(
     """
 
     def fits(other: Ask) -> bool:
-        priced = in_currency(balances, plan.lowered, other)
-        return _fits(balances, replace(priced, least=plan.least))
+        return _fits(balances, in_currency(balances, plan.lowered, other, plan.least))
 
     if offer.within is not None:
         wider = offer.within

@@ -131,14 +131,18 @@ def job(plans: Sequence[Plan], cost: Cost, run: Callable[[], str]) -> Job:
 
 
 def measured_plan(plan: Plan, road: Road) -> Plan:
-    """Where groups would be chosen first: the plan by which all were measured, if that is stored.
+    """Of a plan and what stands instead of it, the one whose answer is stored, if any.
 
-    Not where the question's own answer is: who asks again gets the same numbers.
+    Who asks again gets the same numbers, also where groups would now be chosen first, or where
+    another law now leaves more of the budget.
     """
-    if plan.instead is None or road.knows(job([plan], plan.cost, str)):
-        return plan
-    whole = replace(plan.instead, least=plan.least)
-    return whole if road.knows(job([whole], whole.cost, str)) else plan
+    each: Plan | None = plan
+    while each is not None and plan.instead is not None:
+        each = replace(each, least=plan.least)
+        if road.knows(job([each], each.cost, str)):
+            return each
+        each = each.instead
+    return plan
 
 
 def _in_words(queries: Sequence[Query]) -> str:

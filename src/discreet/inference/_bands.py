@@ -44,6 +44,7 @@ from discreet._exact import Number
 from discreet._print import interval, number, plural
 from discreet.answer import Answer
 from discreet.errors import Hint, ParameterError
+from discreet.inference._chosen import asked_of_all, unchosen
 from discreet.inference._inputs import Noisy, noisy, repeatable, sampled
 from discreet.inference._laws import Floats, Rng
 from discreet.inference._results import POPULATION, QUERY, one_of
@@ -92,11 +93,13 @@ class Band:
         return f"{plural(below, 'noisy count')} below 0 shown as 0" if below else ""
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the values that are shown, and ends, by bin."""
+        """Return the values that are shown, and ends, by bin; ``attrs`` say what the ends cover."""
         import pandas as pd  # noqa: PLC0415 - only for those who ask
 
         columns = {"value": self.shown, "low": self.low, "high": self.high}
-        return pd.DataFrame(columns, index=pd.Index(self.bins, name="bin"))
+        frame = pd.DataFrame(columns, index=pd.Index(self.bins, name="bin"))
+        frame.attrs.update(covers=self.covers, confidence=self.confidence)
+        return frame
 
     def chart(self) -> _vega.Chart:
         """Return a line inside its band, as Vega-Lite; ``save("band.png")`` draws it."""
@@ -107,7 +110,10 @@ class Band:
         note = f"; {self._mended}" if self._mended else ""
         ends = _vega.between("y", _vega.number("low", title=self.title))
         return _vega.chart(
-            f"{self.title}: all bins at once at {100 * self.confidence:.4g} %{note}",
+            {
+                "text": f"{self.title}: all bins at once at {100 * self.confidence:.4g} %{note}",
+                "subtitle": f"covers {self.covers}",
+            },
             values,
             encoding={"x": {"field": "bin", "type": "ordinal", "sort": None, "title": None}},
             layer=[
@@ -263,8 +269,10 @@ def _read(answer: Answer, column: str | None) -> tuple[Any, tuple[Any, ...]]:
     if len(keys) != 1 or answer.chosen:
         raise ParameterError(
             "a band needs counts by one key, all of them shown",
-            hint="SELECT age, COUNT(*) AS n FROM people GROUP BY age",
+            hint=(answer.chosen and asked_of_all(answer))
+            or "SELECT age, COUNT(*) AS n FROM people GROUP BY age",
         )
     item = noisy(answer, column)
+    unchosen(item.chosen, "a band")
     (bins,) = keys.values()
     return item, tuple(bins)

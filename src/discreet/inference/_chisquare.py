@@ -4,19 +4,24 @@ Pearson's statistic on noisy counts does not follow χ²: at n = 1000, four equa
 cells and Laplace noise of scale 20, the textbook test rejects a true null in 64 %
 of cases instead of 5 %. Two remedies, both post-processing:
 
-*Monte Carlo* (Gaboardi et al. [1]_), any law. The statistic
-:math:`Q=\sum_i(z_i-np_i)^2/(np_i)` is compared with B tables drawn from the null
-and noised by the same law; :math:`(1+\#\{Q_b\ge Q\})/(B+1)` is an exact p-value for
-a simple null with public n, for every B. For independence the null has unknown
-margins: they are estimated by the noisy ones, projected onto non-negative ones with
-total n, B tables are drawn from them, and *re-estimated each time*; with e the expected counts and
-σ² the variance of the noise the statistic is :math:`\sum(z-e)^2/(e+\sigma^2)`, so that cells in
-which there is little but noise weigh no more than others. This is a parametric bootstrap,
-asymptotically exact, and needs no expected count of more than 5, a rule for χ² that [1]_ keeps:
-in tables from 2 × 2 to 10 × 10 with expected counts down to .04 it rejected a true null in 2.4 to
-5.9 % of cases instead of 5. Where noise hides the margins too (a count of at most 5 is expected
-and n is below :data:`CLEAR` standard deviations of the noise of the table's total) it had
-been up to 7.7 %, and the test does not reject.
+*Monte Carlo* (Gaboardi et al. [1]_), any law. A statistic Q is compared with B tables drawn
+from the null and noised by the same law; :math:`(1+\#\{Q_b\ge Q\})/(B+1)` is an exact p-value
+for a simple null with public n, for every B and every Q. Q is the quadratic form below, with σ²
+the variance of the noise. Pearson's :math:`\sum_i(z_i-np_i)^2/(np_i)`, which [1]_ takes, is lost
+in the noise of cells that few people are in: of departures from (.5, .3, .1, .05, .05) to
+(.56, .24, .1, .05, .05) among 1000 people, noise of scale 10, it finds 24 % and the form 77 %.
+
+For independence the null has unknown margins: they are estimated by the noisy ones, projected
+onto non-negative ones with total n, B tables are drawn from them, and *re-estimated each time*;
+the form has its covariance at the estimate, off the directions in which the margins may move what
+is expected. A departure in four of 24 cells, the rest empty, n = 300, noise of scale 4, is found
+in 64 %, and in 41 by :math:`\sum(z-e)^2/(e+\sigma^2)` with e the expected counts; of 81 cases
+(nine tables, three public n, three noises) the form was behind in none by more than chance. This
+is a parametric bootstrap, asymptotically exact, and needs no expected count of more than 5, a rule
+for χ² that [1]_ keeps: in tables from 2 × 2 to 10 × 10 with expected counts down to .02, or none,
+it rejected a true null in 3.3 to 5.9 % of cases instead of 5 (10⁴ each, of 10 × 10 3000). Where
+noise hides the margins too (a count of at most 5 is expected and n is below :data:`CLEAR` standard
+deviations of the noise of the table's total) it had been up to 7.7 %, and the test does not reject.
 
 *Projected quadratic form* (Kifer, Rogers [2]_), Gaussian noise of variance σ². With
 :math:`U=(z-np)/\sqrt n`, :math:`\Sigma=\mathrm{diag}(p)-pp^\top+(\sigma^2/n)I` and Π the
@@ -31,7 +36,10 @@ the noise of the cells is no longer independent, and
 .. math:: \Sigma=\mathrm{diag}(p)-pp^\top+(\sigma^2/n)(I-p1^\top)(I-1p^\top),
 
 which is singular in the direction of the constants only, in which U is zero. The
-quadratic form is that of its inverse on the other directions.
+quadratic form is that of its inverse on the other directions. With
+:math:`D=\mathrm{diag}(np+\sigma^2)` it is :math:`\min_m(z-mp)^\top D^{-1}(z-mp)`, and for a
+public n, with r = z − np less its mean, :math:`r^\top D^{-1}r+\sigma^2(1^\top D^{-1}r)^2/(n\,p^\top
+D^{-1}1)` (Sherman and Morrison): both cost as much as Pearson's.
 
 References
 ----------
@@ -44,6 +52,7 @@ References
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
@@ -88,7 +97,7 @@ def chisquare_gof(
         add-remove (default) and 2 under change-one.
     method
         "montecarlo" for any noise, "quadratic" for Gaussian noise; "auto" takes
-        the quadratic form for Gaussian noise.
+        the quadratic form for Gaussian noise, unless an expected count is at most 5.
 
     Examples
     --------
@@ -102,17 +111,19 @@ def chisquare_gof(
     z = np.asarray(item.value, dtype=np.float64).ravel()
     p, size = _probabilities(p0, z.size), _size(n, item, z)
     floor = None
-    if _choose(method, item) == "quadratic":
-        total = float(size) if n is not None else max(float(z.sum()), 1.0)
-        weight = _weight(p, total, item.noise.variance, known=n is not None)
-        u = (z - total * p) / math.sqrt(total)
-        statistic = float(u @ weight @ u)
+    known = n is not None
+    idle = np.empty((0, p.size)) if known else p[None]
+    forms = partial(
+        _forms, shares=p, idle=idle, size=size, variance=item.noise.variance, known=known
+    )
+    statistic = float(forms(z[None] - size * p)[0])
+    sparse = method == "auto" and float(p.min()) * size <= SMALLEST_EXPECTED
+    if _choose(method, item) == "quadratic" and not sparse:
         pvalue, how = float(special.chdtrc(z.size - 1, statistic)), "projected quadratic form"
     else:
         source, k = repeatable(rng, item), read_draws(draws)
         null = source.multinomial(size, p, k) + item.noise.simulate(source, (k, z.size))
-        statistic = float(_pearson(z, p * size))
-        pvalue = monte_carlo(statistic, _pearson(null, p * _sizes(null, n)[:, None]))
+        pvalue = monte_carlo(statistic, forms(null - size * p))
         how, floor = f"Monte Carlo, {k} draws", least_of(k)
     return TestResult(
         statistic,
@@ -177,13 +188,20 @@ def chisquare_independence(
         how, floor = "projected quadratic form", None
     else:
         source, k = repeatable(rng, item), read_draws(draws)
-        extra = item.noise.variance
-        statistic = float(_pearson(z, expected, extra).sum())
-        null = source.multinomial(size, (expected / expected.sum()).ravel(), k)
+        shares = expected / expected.sum()
+        null = source.multinomial(size, shares.ravel(), k)
         tables = (null + item.noise.simulate(source, null.shape)).reshape(k, *z.shape)
-        sizes = _sizes(tables, n)
-        terms = _pearson(tables, _expected(tables, sizes), extra)
-        pvalue = monte_carlo(statistic, terms.sum(axis=1))
+        forms = partial(
+            _forms,
+            shares=shares.ravel(),
+            idle=_idle(shares, known=n is not None),
+            size=size,
+            variance=item.noise.variance,
+            known=n is not None,
+        )
+        left = (tables - _expected(tables, _sizes(tables, n))).reshape(k, -1)
+        statistic = float(forms((z - expected).reshape(1, -1))[0])
+        pvalue = monte_carlo(statistic, forms(left))
         how, floor = f"Monte Carlo, {k} draws", least_of(k)
     name = f"χ² independence of a noisy table ({how})"
     return TestResult(statistic, pvalue, "greater", name, parameters, floor=floor)
@@ -255,10 +273,41 @@ def _choose(method: str, item: Noisy) -> str:
 # -- statistics ---------------------------------------------------------------------
 
 
-def _pearson(z: Floats, expected: Floats, variance: float | None = None) -> Floats:
-    # an estimated margin of zero would divide by zero; a floor keeps its Q large
-    weight = expected if variance is None else np.maximum(expected + variance, 0.1)
-    return np.asarray(((z - expected) ** 2 / weight).sum(axis=-1))
+def _forms(
+    u: Floats, shares: Floats, idle: Floats, size: int, variance: float, *, known: bool
+) -> Floats:
+    """Quadratic forms of a stack of departures, by the inverse of their covariance.
+
+    `idle` spans the directions in which margins, or a private n, may move what is expected.
+    """
+    white = _whitened(u, shares, size, variance, known=known)
+    if len(idle):
+        directions = _whitened(idle, shares, size, variance, known=known)
+        _, lengths, basis = np.linalg.svd(directions, full_matrices=False)
+        basis = basis[lengths > 1e-9 * lengths.max()]
+        white = white - (white @ basis.T) @ basis
+    return np.asarray((white**2).sum(axis=1))
+
+
+def _whitened(u: Floats, shares: Floats, size: int, variance: float, *, known: bool) -> Floats:
+    """Vectors whose squares add up to the form of the inverse of size·(diag p − pp^T) + σ²·I.
+
+    Where n is private, p is an idle direction, and diag(size·p + σ²) serves as well.
+    """
+    # an estimated share of zero, and no noise, would divide by zero
+    spread = np.maximum(size * shares + variance, 0.1)
+    if not known:
+        return np.asarray(u / np.sqrt(spread))
+    u = u - u.mean(axis=1, keepdims=True)  # the sum is n and noise: it says nothing
+    more = math.sqrt(variance / (size * float((shares / spread).sum())))
+    return np.column_stack([u / np.sqrt(spread), more * (u / spread).sum(axis=1)])
+
+
+def _idle(shares: Floats, *, known: bool) -> Floats:
+    """Directions in which the margins of a table may move what is expected."""
+    rows, columns = (np.eye(d) - (np.full((d, d), 1 / d) if known else 0.0) for d in shares.shape)
+    down, across = shares.sum(axis=1), shares.sum(axis=0)
+    return np.concatenate([np.kron(rows, across), np.kron(down, columns)])
 
 
 def _expected(tables: Floats, totals: Floats) -> Floats:

@@ -24,7 +24,8 @@ from discreet import _exact, noise
 from discreet._exact import Number
 from discreet.answer import Answer, Record, Rows, evaluate
 from discreet.errors import ParameterError
-from discreet.inference._inputs import Noisy, check_untainted, of_formula
+from discreet.inference._chosen import choice_of, selects, unchosen
+from discreet.inference._inputs import Noisy, answer_of, of_formula
 from discreet.inference._laws import Floats
 from discreet.plan import Box, statistics_of, windows_of
 
@@ -65,8 +66,7 @@ def distortion(answer: Answer, column: str, confidence: Number = 0.95) -> list[d
     >>> round(row["bias"][1], 3)  # of an empty table
     0.425
     """
-    check_untainted(answer)
-    level, record = _exact.confidence(confidence), answer.full_record
+    level, record = _exact.confidence(confidence), answer_of(answer).full_record
     out = next((o.expr for o in record.outputs if o.name == column), None)
     indices = set() if out is None else statistics_of(out)
     if out is None or len(indices) != 1 or windows_of(out) or record.levels:
@@ -75,6 +75,9 @@ def distortion(answer: Answer, column: str, confidence: Number = 0.95) -> list[d
             hint="SELECT GREATEST(COUNT(*), 0) AS n …",
         )
     (index,) = indices
+    # of rows that noise chose the bias is another: they are shown because it was large
+    own = choice_of(answer, column, 0, id(record), selected=selects(record, index))
+    unchosen(own, "a bias")
     item = of_formula(record, record.formulas[index], repr(column), None)
     errors, weights = _values(item)
     box = Rows(record).box(index, level)

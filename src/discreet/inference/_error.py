@@ -104,7 +104,10 @@ def error_of(
     fresh = curator.sql(query, epsilon=epsilon, delta=delta, fresh=True)
     if keys is not None and row is None and dict(_record(fresh).keys) != keys:
         raise ParameterError("the published answer and the query have different groups")
+    # the row was named before this noise was drawn: whatever HAVING shows, it is not chosen by it,
+    # unless its key is there because of it
     estimate = noisy(fresh, column, row)
+    estimate = replace(estimate, chosen=tuple(mark for mark in estimate.chosen if not mark.rows))
     if np.size(published) not in (1, estimate.size):
         raise ParameterError(f"{np.size(published)} published values for {estimate.size} groups")
     error = replace(estimate, value=plain(np.asarray(estimate.value) - published))

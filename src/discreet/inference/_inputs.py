@@ -20,8 +20,9 @@ from discreet import _exact, noise
 from discreet import mechanisms as m
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
-from discreet.answer import Answer, Record, read
+from discreet.answer import Answer, Record, Union, read
 from discreet.errors import Hint, ParameterError, RelationError, TaintedNoiseError
+from discreet.inference._chosen import Chosen, choice_of, left_over, selects, unchosen
 from discreet.inference._laws import (
     AnyLaw,
     Floats,
@@ -35,6 +36,7 @@ from discreet.inference._laws import (
 from discreet.plan import (
     Formula,
     Mean,
+    OutputColumn,
     PublicVariance,
     Spread,
     StatisticValue,
@@ -62,6 +64,8 @@ class Noisy:
         the record states it.
     coin
         Public random bits of the release, for chances that must not be tossed twice.
+    chosen
+        What chose the row, where noisy numbers did; see :mod:`discreet.inference._chosen`.
     """
 
     value: Any
@@ -72,6 +76,7 @@ class Noisy:
     rows: int | None = None
     rows_in_all: int | None = None
     coin: str | None = None
+    chosen: tuple[Chosen, ...] = ()
 
     @property
     def size(self) -> int:
@@ -90,6 +95,7 @@ class Noisy:
             unit,
             rows=_most(self.rows, other.rows),
             rows_in_all=_most(self.rows_in_all, other.rows_in_all),
+            chosen=left_over(self.chosen + other.chosen),
         )
 
     def sum(self) -> Noisy:
@@ -215,17 +221,24 @@ def noisy(
         return _of_release(source)
     if isinstance(source, m.Selection):
         raise ParameterError(f"{source.mechanism} released a choice, not a number")
-    if isinstance(source, Answer):
-        check_untainted(source)
-        return _of_record(read(source.record()), column, row)
-    if isinstance(source, Record | Mapping | str):
-        return _of_record(source if isinstance(source, Record) else read(source), column, row)
+    if isinstance(source, Answer | Record | Mapping | str):
+        return _of_answer(answer_of(source), column, row)
     if law is None:
         raise ParameterError(
             "a plain number does not say how it was noised",
             hint=Hint("noise", "laplace").also("epsilon", 1),
         )
     return Noisy(_numbers(source), read_law(law, step), neighbours, unit)
+
+
+def answer_of(source: Any) -> Answer:
+    """Read an answer, or its record (object, mapping or JSON text)."""
+    if isinstance(source, Answer):
+        check_untainted(source)
+        if isinstance(source, Union):
+            read(source.record())  # which says that it is of several
+        return source
+    return Answer(source if isinstance(source, Record) else read(source))
 
 
 class Description(TypedDict, total=False):
@@ -244,8 +257,18 @@ class Description(TypedDict, total=False):
     sensitivity: Number | None
 
 
-def resolve(value: Any, **description: Unpack[Description]) -> Noisy:
-    """Read the ``value=`` of a procedure together with its description of the noise."""
+def resolve(value: Any, *, of_chosen: bool = False, **description: Unpack[Description]) -> Noisy:
+    """Read the ``value=`` of a procedure together with its description of the noise.
+
+    Rows that noise chose are refused, unless the procedure knows what to do `of_chosen` ones.
+    """
+    item = _resolved(value, **description)
+    if not of_chosen:
+        unchosen(item.chosen)
+    return item
+
+
+def _resolved(value: Any, **description: Unpack[Description]) -> Noisy:
     settings: dict[str, Any] = {k: v for k, v in description.items() if v is not None}
     law = settings.pop("law", None)
     described = bool(settings)
@@ -344,6 +367,13 @@ def _of_release(release: m.Release) -> Noisy:
 
 def output_formula(record: Record, column: str | None) -> Formula:
     """Return the formula of an output column that shows one statistic."""
+    expr = output_of(record, column).expr
+    assert isinstance(expr, StatisticValue)
+    return record.formulas[expr.index]
+
+
+def output_of(record: Record, column: str | None) -> OutputColumn:
+    """Return the output column of a name, or the only one, that shows one statistic."""
     names = [o.name for o in record.outputs]
     plain = [o for o in record.outputs if isinstance(o.expr, StatisticValue)]
     outputs = [o for o in plain if o.name == column] if column is not None else plain
@@ -355,13 +385,25 @@ def output_formula(record: Record, column: str | None) -> Formula:
             else f"no column {column!r} that shows a single statistic; there are {names}",
             hint=f"column one of {choices}",
         )
-    expr = outputs[0].expr
-    assert isinstance(expr, StatisticValue)
-    return record.formulas[expr.index]
+    return outputs[0]
 
 
-def _of_record(record: Record, column: str | None, row: Mapping[str, object] | None) -> Noisy:
-    return of_formula(record, output_formula(record, column), repr(column), find_cell(record, row))
+def _of_answer(answer: Answer, column: str | None, row: Mapping[str, object] | None) -> Noisy:
+    record = answer.full_record
+    cell = find_cell(record, row)
+    item = of_formula(record, output_formula(record, column), repr(column), cell)
+    return replace(item, chosen=chosen_in(answer, column, cell))
+
+
+def chosen_in(answer: Answer, column: str | None, cell: int | None) -> tuple[Chosen, ...]:
+    """What chose a cell of an answer, where noise did."""
+    record = answer.full_record
+    # two answers to one question, asked once, hold the same noise
+    measured = record.statement.get("coin") or id(record)
+    out = output_of(record, column)
+    assert isinstance(out.expr, StatisticValue)
+    selected = selects(record, out.expr.index)
+    return choice_of(answer, out.name, cell, measured, selected=selected)
 
 
 def of_formula(record: Record, formula: Formula, what: str, cell: int | None) -> Noisy:

@@ -29,6 +29,7 @@ import numpy as np
 from discreet import _exact
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
+from discreet.inference._chosen import among, said
 from discreet.inference._inputs import Description, Noisy, resolve, shared
 from discreet.inference._laws import Noise
 from discreet.inference._results import QUERY, Interval, one_of, plain
@@ -61,6 +62,11 @@ def interval(
         "bonferroni" for the union bound. For dependent cells see
         :meth:`Combined.intervals`.
 
+    Notes
+    -----
+    A row that noisy numbers chose (HAVING, QUALIFY, ORDER BY with LIMIT) has the interval that
+    its answer shows, which holds over the choice; one-sided, an end of it. ``covers`` says so.
+
     Examples
     --------
     >>> from discreet import inference as inf
@@ -72,8 +78,14 @@ def interval(
     >>> inf.interval(4, 0.9, noise="geometric", epsilon=1)
     [2, 6] (92.72 %)
     """
-    item = resolve(value, **description)
+    item = resolve(value, of_chosen=True, **description)
     level = _exact.confidence(confidence)
+    if item.chosen:
+        one_of(side, get_args(Side), "side")
+        each = _per_cell(level, item.size, bool(simultaneous) and "bonferroni")
+        low, high, covers = range_of(item, each)
+        low, high = (-math.inf if side == "upper" else low), (math.inf if side == "lower" else high)
+        return Interval(low, high, level, covers)
     each = _per_cell(level, item.size, simultaneous)
     low, high, achieved = _noise_range(item.noise, each, side)
     if simultaneous == "bonferroni":
@@ -81,6 +93,16 @@ def interval(
     elif simultaneous:
         achieved = math.exp(item.size * math.log(achieved))
     return Interval(item.value - high, item.value - low, max(achieved, level), QUERY)
+
+
+def range_of(item: Noisy, level: float) -> tuple[Any, Any, str]:
+    """Ends of one exact number, and what they cover; valid over a choice where noise made one."""
+    if len(item.chosen) == 1 and (ends := item.chosen[0].ends(item.value, level)) is not None:
+        return *ends, item.chosen[0].covers
+    rows = among(item.chosen, "an interval")
+    low, high, _ = item.noise.range(1 - (1 - level) / rows)
+    value = np.asarray(item.value)
+    return plain(value - high), plain(value - low), said(QUERY, rows)
 
 
 def _per_cell(confidence: float, cells: int, simultaneous: bool | str) -> float:
@@ -140,12 +162,14 @@ def ratio_interval(
     >>> inf.ratio_interval(total, count, low=0, high=200)
     [43.2897, 57.7204] (95 %)
     """
-    top, bottom = resolve(numerator), resolve(denominator)
+    top, bottom = (resolve(side, of_chosen=True) for side in (numerator, denominator))
     shared([top, bottom])
     if top.size not in (1, bottom.size) and bottom.size != 1:
         raise ParameterError(f"{top.size} numerators for {bottom.size} denominators")
-    each = math.sqrt(_exact.confidence(confidence))
-    a, b = _box(top, each), _box(bottom, each)
+    level, rows = _exact.confidence(confidence), among(top.chosen + bottom.chosen, "a ratio")
+    # the choice makes the two depend on each other
+    each = math.sqrt(level) if rows == 1 else (1 + level) / 2
+    a, b = (tuple(map(np.asarray, range_of(side, each)[:2])) for side in (top, bottom))
     b_low, b_high = np.maximum(b[0], least), np.maximum(b[1], least)
     unknown = (b_low <= 0) & (b_high >= 0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -154,13 +178,8 @@ def ratio_interval(
         np.where(unknown, -np.inf, np.minimum.reduce(corners)),
         np.where(unknown, np.inf, np.maximum.reduce(corners)),
     )
-    result = Interval(plain(ends[0]), plain(ends[1]), _exact.confidence(confidence), QUERY)
-    return result.clipped(low, high)
-
-
-def _box(item: Noisy, confidence: float) -> tuple[Any, Any]:
-    low, high, _ = item.noise.range(confidence)
-    return np.asarray(item.value) - high, np.asarray(item.value) - low
+    covers = QUERY if rows == 1 else f"{QUERY}, allowing for the choice of the row by noisy numbers"
+    return Interval(plain(ends[0]), plain(ends[1]), level, covers).clipped(low, high)
 
 
 def nonnegative_bias(law: Any, count: int = 0, *, step: Number = 1) -> float:

@@ -43,12 +43,13 @@ statistics of approximated scores: J. Huggins, R. Adams, T. Broderick, "PASS-GLM
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from discreet._dataclass import dataclass, replace
@@ -68,9 +69,9 @@ from discreet.inference._formula import Formula, example
 from discreet.inference._inputs import check_untainted, noisy, rows_of
 from discreet.inference._laws import Floats
 from discreet.inference._predicted import OddsPrediction
-from discreet.inference._rare import advice
-from discreet.inference._regression import HIDDEN, Ask, Fitted, table_of
-from discreet.inference._slope import least_error, quantile
+from discreet.inference._rare import Less, less, notes, unseen
+from discreet.inference._regression import FEW, HIDDEN, Ask, Fitted, table_of
+from discreet.inference._slope import least_error, quantile, stretched, unstretched
 from discreet.plan import INTERVALS, OutputColumn, Query, Splines, SplinesOf, StatisticValue
 
 if TYPE_CHECKING:
@@ -179,11 +180,22 @@ class Logistic(Fitted):
         )
 
     @cached_property
+    def _less(self) -> Less | None:
+        """Levels that the noise hides, and a fit of all others, where these stand in the way."""
+        return less(self) if isinstance(self._fit, str) else unseen(self)
+
+    @cached_property
     def _scale(self) -> Floats:
         """From coefficients of scaled columns to those of columns in units."""
         scale = np.diag([1 / t.half for t in self.terms])
         scale[0, 1:] = [-t.centre / t.half for t in self.terms[1:]]
         return np.asarray(scale)
+
+    @cached_property
+    def _groups(self) -> NDArray[np.bool_]:
+        """Which coefficients are log-odds of a group of rows, or compare two."""
+        flags = [t.value is not None for t in self.terms[1:]]
+        return np.array([all(flags), *flags])
 
     @cached_property
     def _own(self) -> tuple[Floats, Floats, Floats, Floats] | None:
@@ -243,27 +255,45 @@ class Logistic(Fitted):
     @cached_property
     def _read(self) -> list[tuple[float, float, float]]:
         if self._own is None:
-            return [(math.nan, math.nan, 1.0)] * len(self.terms)
+            return self._of_less(_columns, (math.nan, math.nan, 1.0))
         estimates = []
-        for beta, variance, share, slack in zip(*map(np.ndarray.tolist, self._own), strict=True):
-            error = math.sqrt(variance)
-            far = max(abs(beta) - slack, 0.0) / error
+        own = (*map(np.ndarray.tolist, self._own), self._groups.tolist())
+        for beta, variance, share, slack, group in zip(*own, strict=True):
+            error, far = math.sqrt(variance), max(abs(beta) - slack, 0.0)
+            far = (unstretched(far, share) if group else far) / error
             estimates.append((beta, error, least_error(far, share, laplace=self.laplace)))
-        return estimates
+        return self._seen(estimates, (math.nan, math.nan, 1.0))
+
+    def _seen(self, found: list[Any], unknown: tuple[float, ...]) -> list[Any]:
+        """The same, but for log-odds of levels that the noise hides."""
+        own = frozenset[int]() if self._less is None else self._less.terms
+        return [unknown if i in own else each for i, each in enumerate(found)]
+
+    def _of_less(
+        self,
+        read: Callable[[Logistic], Sequence[tuple[float, ...]]],
+        unknown: tuple[float, ...],
+    ) -> list[Any]:
+        """What the fit without hidden levels says of each coefficient."""
+        if self._less is None:
+            return [unknown] * len(self.terms)
+        found = dict(zip(self._less.keep, read(self._less.fit), strict=True))
+        return self._seen([found.get(i, unknown) for i in range(len(self.terms))], unknown)
 
     @property
     def determined(self) -> bool:
-        """Whether the coefficients have intervals with two ends: all of them, or none."""
+        """Whether all coefficients have intervals with two ends."""
         return not isinstance(self._fit, str)
 
     @property
     def _why(self) -> list[str]:
         why = self._fit if isinstance(self._fit, str) else HIDDEN
-        return [why] * len(self.terms)
+        own = frozenset[int]() if self._less is None else self._less.terms
+        return [FEW if i in own else why for i in range(len(self.terms))]
 
     @property
     def _notes(self) -> list[str]:
-        return advice(self) if self._fit == HIDDEN else []
+        return [] if self._less is None else notes(self, self._less)
 
     @property
     def nobs(self) -> float:
@@ -272,26 +302,45 @@ class Logistic(Fitted):
 
     def _ends(self, error: float) -> list[tuple[float, float]]:
         if self._own is None:
-            return [(-math.inf, math.inf)] * len(self.terms)
+            return self._of_less(
+                lambda part: list(part.conf_int(error).values()), (-math.inf, math.inf)
+            )
         beta, variances, shares, slack = self._own
         z = np.array([quantile(float(s), error, laplace=self.laplace) for s in shares])
-        half = z * np.sqrt(variances) + slack
-        return [
-            (float(low), float(high)) for low, high in zip(beta - half, beta + half, strict=True)
-        ]
+        half = z * np.sqrt(variances)
+        half = np.where(self._groups, stretched(half, shares), half) + slack
+        ends = zip((beta - half).tolist(), (beta + half).tolist(), strict=True)
+        return self._seen(list(ends), (-math.inf, math.inf))
 
     def predict(self, data: Mapping[str, Any]) -> Floats:
         """Probabilities for a mapping (or frame) of columns."""
+        if self._less is not None:
+            return self.get_prediction(data).predicted_mean
         return np.asarray(special.expit(self._line(data)), dtype=np.float64)
 
     def get_prediction(self, data: Mapping[str, Any]) -> OddsPrediction:
         """Probabilities with intervals, for a mapping (or frame) of columns."""
         rows = self._design(data)
+        if self._less is None:
+            return OddsPrediction(*self.along(rows), self.laplace)
+        part, found = self._less, np.full((4, len(rows)), np.nan)
+        known = ~part.hides(rows)
+        found[:, known] = part.fit.along(rows[known][:, part.keep])
+        odds, errors, shares, slack = found
+        return OddsPrediction(odds, errors, shares, slack, self.laplace)
+
+    def along(self, rows: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """For rows of a design: log-odds, their errors, the noise's share of these, and slack."""
         if isinstance(self._fit, str):
             unknown = np.full(len(rows), np.nan)
-            return OddsPrediction(unknown, unknown, unknown, unknown, self.laplace)
+            return unknown, unknown, unknown, unknown
         odds, variances, shares, slack = self._fit.along(rows @ self._scale)
-        return OddsPrediction(odds, np.sqrt(variances), shares, slack, self.laplace)
+        return odds, np.sqrt(variances), shares, slack
+
+
+def _columns(fit: Logistic) -> list[tuple[float, ...]]:
+    """Estimate, standard error and p-value of each column."""
+    return list(zip(fit.params.values(), fit.bse.values(), fit.pvalues.values(), strict=True))
 
 
 def logistic(

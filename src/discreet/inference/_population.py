@@ -65,8 +65,9 @@ from scipy import special
 from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
-from discreet.answer import Answer, Record, Rows, bounds, moved_by
+from discreet.answer import Answer, Record, Rows, Union, bounds, moved_by
 from discreet.errors import Hint, ParameterError
+from discreet.inference._chosen import selects
 from discreet.inference._contrasts import (
     Leaf,
     contrast,
@@ -90,6 +91,7 @@ from discreet.inference._score import (
 )
 from discreet.plan import (
     Box,
+    Pairwise,
     Powers,
     PublicVariance,
     Quantile,
@@ -98,6 +100,7 @@ from discreet.plan import (
     tails,
     windows_of,
 )
+from discreet.sql import line_of
 
 _RANKS: Final = 1000
 """Ranks of a quantile are moved outward to this grid, so that few margins are computed."""
@@ -144,7 +147,10 @@ def population_interval(
     """
     check_untainted(answer)
     level = _exact.confidence(confidence)
-    sample = Sample(answer.full_record)
+    if isinstance(answer, Union):
+        how: Any = {"size": size, "simultaneous": simultaneous}
+        return answer.interval(confidence, target="population", **how)
+    sample = Sample(answer.full_record, answer.question)
     if sample.record.levels:
         raise ParameterError(
             "totals of several levels have no population intervals yet", hint="GROUP BY sex"
@@ -157,8 +163,8 @@ def population_interval(
         error = 1 - level
         if simultaneous:
             error /= max(cells, 1) * len(numeric)
-        elif out.name in answer.chosen:
-            error /= max(cells, 1)
+        elif answer.rivals or out.name in answer.chosen:
+            error /= max(answer.rivals or cells, 1)
         try:
             ends[out.name] = sample.box(out.expr, error, size)
         except ParameterError as refusal:
@@ -170,6 +176,15 @@ def population_interval(
         {name: None if name in none else value for name, value in row.items()}
         for row in answer.rows_of(ends)
     ]
+
+
+def _regression(question: str | None) -> Hint:
+    """The regression that a question about a pair of columns is."""
+    line = None if question is None else line_of(question)
+    if line is None:
+        return Hint.call("curator.regression", None, "pay ~ age", epsilon=1)
+    where = {} if line.where is None else {"where": line.where}
+    return Hint.call("curator.regression", None, line.formula, table=line.table, **where, epsilon=1)
 
 
 @dataclass(frozen=True)
@@ -221,11 +236,18 @@ class Sample:
     """A record, read as numbers about a sample of units."""
 
     record: Record
+    question: str | None = None
+    """As it was typed, where it was."""
 
     def box(self, out: Any, error: float, size: int | None) -> Box:
         """Ends of an output in every cell."""
         if windows_of(out):
             raise ParameterError("this column holds no number, so no population value either")
+        if any(selects(self.record, i) for i in statistics_of(out)):
+            raise ParameterError(
+                "the number by which keys were selected from the data has no population value",
+                hint="COUNT(*) AS n",
+            )
         leaves = leaves_of(self, out)
         own = self._arithmetic(out, {x: self._leaf(x, error / len(leaves), size) for x in leaves})
         if own is None:
@@ -284,6 +306,13 @@ class Sample:
             return self._quantile(formula, error)
         if formula.combination is not None:
             return self._scaled(index, error, size)
+        if isinstance(formula, Pairwise):
+            raise ParameterError(
+                "the intervals of this column are about the table alone; those of a slope, an "
+                "intercept and predictions about the population come with a regression "
+                "(params, conf_int), and a test of no correlation is inf.correlation_test(answer)",
+                hint=_regression(self.question),
+            )
         raise ParameterError(
             f"no population interval is known for {type(formula).__name__.lower()}",
             hint="answer.interval()",

@@ -33,7 +33,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from scipy import special
@@ -45,7 +45,7 @@ from discreet.errors import ParameterError
 from discreet.inference._laws import Floats
 from discreet.inference._results import preformatted
 from discreet.inference._score import expected_squares
-from discreet.inference._slope import Score, quantile
+from discreet.inference._slope import Score, quantile, stretched
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,7 +175,7 @@ class OddsPrediction(Prediction):
 
     def _means(self, error: float) -> Floats:
         z = np.array([quantile(float(s), error, laplace=self.laplace) for s in self.shares])
-        half = z * self.errors + self.slack
+        half = stretched(z * self.errors, self.shares) + self.slack
         ends = np.stack([self.odds - half, self.odds + half], axis=-1)
         return np.where(np.isnan(ends), [0.0, 1.0], special.expit(ends))
 
@@ -185,13 +185,8 @@ class OddsPrediction(Prediction):
                              hint="conf_int()")  # fmt: skip
 
 
-def at_rows(released: Any, scale: Floats, rows: Floats) -> list[Score]:
-    """For each row of a design, the score of the line's height there."""
-    return [Score(released, *_measured_from(scale, row)) for row in rows]
-
-
-def _measured_from(scale: Floats, row: Floats) -> tuple[Floats, int]:
-    """Columns measured from a row, and the one whose coefficient is the line's height there."""
+def measured_from(scale: Floats, row: Floats) -> tuple[Floats, int]:
+    """Measure columns from a row, and find the one whose coefficient is the line's height there."""
     which = 0 if row[0] == 1 else int(np.abs(row).argmax())
     moved = scale.copy()
     if row[which] == 0:

@@ -27,8 +27,10 @@ import numpy as np
 from scipy import special
 
 from discreet import _exact
+from discreet._dataclass import replace
 from discreet._exact import Number
 from discreet.errors import ParameterError
+from discreet.inference._chosen import among, said
 from discreet.inference._inputs import (
     Description,
     Noisy,
@@ -184,19 +186,24 @@ def proportion_interval(
     >>> inf.proportion_interval(value=30, n=100, epsilon=".5", noise="geometric")
     [0.197207, 0.415664] (95 %)
     """
-    item = resolve(value, **description)
+    item = resolve(value, of_chosen=True, **description)
     sampled(item)
     if item.size != 1:
         raise ParameterError("one proportion at a time: pick a row of the answer")
     level, side = _exact.confidence(confidence), read_alternative(alternative)
-    if hasattr(n, "__index__"):
+    public = hasattr(n, "__index__")
+    others = [] if public else [resolve(n, of_chosen=True)]
+    shared([item, *others])
+    sampled(*others)
+    rows = among([mark for i in (item, *others) for mark in i.chosen], "a proportion")
+    each = 1 - (1 - level) / rows
+    if public:
         size = read_n(n, item)
         check_count(item, size)
-        return _interval(item, size, level, side)
-    size_item = resolve(n)
-    shared([item, size_item])
-    sampled(size_item)
-    return _interval_private_n(item, size_item, level, side)
+        found = _interval(item, size, each, side)
+    else:
+        found = _interval_private_n(item, others[0], each, side)
+    return replace(found, confidence=level, covers=said(POPULATION, rows))
 
 
 def _interval(item: Noisy, n: int, level: float, side: str) -> Interval:

@@ -69,9 +69,10 @@ from discreet.inference._columns import (
 )
 from discreet.inference._factors import Factor
 from discreet.inference._formula import example
+from discreet.inference._hidden import Beside, beside
 from discreet.inference._inputs import check_untainted, output_formula, rows_of
 from discreet.inference._laws import Floats
-from discreet.inference._predicted import LinePrediction, at_rows
+from discreet.inference._predicted import LinePrediction, measured_from
 from discreet.inference._results import Coefficients, Intervals, preformatted
 from discreet.inference._slope import FLOOR, Released, Score
 from discreet.noise import DiscreteGaussian
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from discreet.curator import Curator
 
 HIDDEN: Final = "not determined at this ε"
+FEW: Final = "not determined: too few rows"
 
 _FAR: Final = 1e6
 """A coefficient, in ranges of y per range of x, that is not told from infinity."""
@@ -258,8 +260,18 @@ class Regression(Fitted):
         return np.asarray(scale[not free :])
 
     @cached_property
+    def _beside(self) -> Beside | None:
+        """Levels that the noise hides."""
+        return beside(self.terms, self.response, self.released, self._scale)
+
+    def _score(self, i: int) -> Score:
+        if self._beside is not None:
+            return self._beside.of_term(i)
+        return Score(self.released, self._scale, i)
+
+    @cached_property
     def _scores(self) -> dict[str, Score]:
-        return {t.name: Score(self.released, self._scale, i) for i, t in enumerate(self.terms)}
+        return {t.name: self._score(i) for i, t in enumerate(self.terms)}
 
     def score(self, name: str) -> Score:
         """The score of one coefficient."""
@@ -268,6 +280,15 @@ class Regression(Fitted):
     @cached_property
     def _read(self) -> list[tuple[float, float, float]]:
         return [(s.estimate(), s.error(), s.pvalue(0.0)) for s in self._scores.values()]
+
+    @property
+    def _why(self) -> list[str]:
+        own = set() if self._beside is None else self._beside.terms
+        return [FEW if i in own else HIDDEN for i in range(len(self.terms))]
+
+    @property
+    def _notes(self) -> list[str]:
+        return [] if self._beside is None else self._beside.notes()
 
     @property
     def nobs(self) -> float:
@@ -289,13 +310,24 @@ class Regression(Fitted):
         return [score.interval(error, reach) for score, reach in each]
 
     def predict(self, data: Mapping[str, Any]) -> Floats:
-        """Fitted values for a mapping (or frame) of columns."""
+        """Fitted values for a mapping (or frame) of columns.
+
+        Not a number in rows of a level that the noise hides.
+        """
+        if self._beside is not None:
+            return self._beside.heights(self._design(data))
         return np.asarray(self._line(data), dtype=np.float64)
 
     def get_prediction(self, data: Mapping[str, Any]) -> LinePrediction:
         """Fitted values with intervals: of the population's mean at each row, and of new rows."""
-        scores = at_rows(self.released, self._scale, self._design(data))
+        scores = [self._height(row) for row in self._design(data)]
         return LinePrediction(scores, _FAR * self.response.half, *self.within)
+
+    def _height(self, row: Floats) -> Score:
+        """The score of the line's height at a row of the design."""
+        if self._beside is not None:
+            return self._beside.at_row(row)
+        return Score(self.released, *measured_from(self._scale, row))
 
 
 def paid(answer: Answer) -> str:

@@ -61,11 +61,13 @@ class Interval:
         return np.array(ends, dtype=dtype, copy=True if copy is None else copy)
 
     def to_pandas(self, index: Any = None) -> pd.DataFrame:
-        """Return one row for each cell, named by `index`."""
+        """Return one row for each cell, named by `index`; ``attrs`` say what the ends cover."""
         import pandas as pd  # noqa: PLC0415 - only for those who ask
 
         rows = np.atleast_2d(np.asarray(self)).reshape(-1, 2)
-        return pd.DataFrame(rows, index=index, columns=["low", "high"])
+        frame = pd.DataFrame(rows, index=index, columns=["low", "high"])
+        frame.attrs.update(covers=self.covers, confidence=self.confidence)
+        return frame
 
     def __repr__(self) -> str:
         return f"[{_show(self.low)}, {_show(self.high)}] ({100 * self.confidence:.4g} %)"

@@ -48,6 +48,7 @@ from discreet import _exact
 from discreet._dataclass import dataclass
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
+from discreet.inference._chosen import among, said
 from discreet.inference._inputs import (
     Description,
     noisy,
@@ -165,12 +166,13 @@ def mean_interval(
     >>> inf.mean_interval(50, n=100, sd=10, noise="laplace", epsilon=1, sensitivity=1)
     [46.5049, 53.4951] (95 %)
     """
-    item = resolve(value, **description)
+    item = resolve(value, of_chosen=True, **description)
     sampled(item)
     size, level = read_n(n, item), _exact.confidence(confidence)
+    rows = among(item.chosen, "a mean")
     spread = float(_exact.positive(_exact.exact(sd, "sd"), "sd", example=1)) / math.sqrt(size)
-    margin = NormalPlus(spread, item.noise).margin(level)
-    return Interval(item.value - margin, item.value + margin, level, POPULATION)
+    margin = NormalPlus(spread, item.noise).margin(1 - (1 - level) / rows)
+    return Interval(item.value - margin, item.value + margin, level, said(POPULATION, rows))
 
 
 _OTHERS = 40

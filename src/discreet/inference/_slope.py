@@ -77,7 +77,31 @@ def least_error(t: float, share: float, *, laplace: bool) -> float:
     return FLOOR if below(least) else math.exp(_exact.turning(below, least, 0.0)[1])
 
 
-def _definite(matrix: Floats) -> bool:
+def stretched(half: Floats, share: Floats) -> Floats:
+    """Half-width of a group's log-odds, where noise is a share of the variance.
+
+    Noise is added to counts: a count that may be off by a part h of itself has a logarithm that
+    may be off by −log(1 − h), which is more than h, and no bound from h = 1 on. By h alone null
+    tests of levels were beyond their size: 114 of 1 500 at 5 %, 50 at 1 % (1 000 rows, one in
+    fifty, ε = .05).
+    """
+    h = half * np.sqrt(share)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        longer = np.where(h < 1, -np.log1p(-np.minimum(h, 1.0)) / h, np.inf)
+    return np.asarray(half * np.where(h > 0, longer, 1.0), dtype=np.float64)
+
+
+def unstretched(far: float, share: float) -> float:
+    """The half-width that is stretched so far."""
+    low, high = 0.0, far
+    for _ in range(60):
+        middle = (low + high) / 2
+        beyond = float(stretched(np.array([middle]), np.array([share]))[0]) > far
+        low, high = (low, middle) if beyond else (middle, high)
+    return low
+
+
+def definite(matrix: Floats) -> bool:
     """Whether all eigenvalues are positive, by more than rounding, in units of the columns."""
     own = np.diag(matrix)
     if not (own > 0).all():
@@ -103,7 +127,7 @@ class Score:
             return None
         matrix = self.scale @ self.released.matrix @ self.scale.T
         last, others = len(matrix) - 1, [i for i in range(len(matrix) - 1) if i != self.which]
-        if not _definite(matrix[np.ix_(others, others)]):
+        if not definite(matrix[np.ix_(others, others)]):
             return None
         inverse = np.zeros_like(matrix)
         inverse[np.ix_(others, others)] = np.linalg.inv(matrix[np.ix_(others, others)])

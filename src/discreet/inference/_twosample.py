@@ -52,11 +52,13 @@ from discreet import mechanisms as m
 from discreet import privacy as p
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
-from discreet.answer import Answer, Record, read
+from discreet.answer import Answer, Record
 from discreet.errors import Hint, ParameterError
+from discreet.inference._chosen import unchosen
 from discreet.inference._inputs import (
     Noisy,
-    check_untainted,
+    answer_of,
+    chosen_in,
     find_cell,
     noisy,
     output_formula,
@@ -176,10 +178,8 @@ def moments(values: Any, low: Number, high: Number, epsilon: Number) -> Moments:
 
 def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None) -> Moments:
     """Read the moments behind a VARIANCE or STDDEV column of an answer; costs nothing."""
-    if isinstance(answer, Answer):
-        check_untainted(answer)
-        answer = answer.record()
-    record = answer if isinstance(answer, Record) else read(answer)
+    answer = answer_of(answer)
+    record = answer.full_record
     formula = output_formula(record, column)
     if isinstance(formula, PublicVariance):
         raise _public_size()
@@ -191,7 +191,8 @@ def moments_of(answer: Any, column: str, row: Mapping[str, object] | None = None
     cell = find_cell(record, row)
     if cell is None:
         raise ParameterError("pick one group", hint=Hint("row", {"sex": "F"}))
-    return _of_record(record, formula, cell)
+    found = _of_record(record, formula, cell)
+    return replace(found, count=replace(found.count, chosen=chosen_in(answer, column, cell)))
 
 
 def _of_record(record: Record, formula: Spread | Dispersion, cell: int) -> Moments:
@@ -286,6 +287,7 @@ def check_comparable(groups: Sequence[Moments]) -> None:
             hint="groups of one column, or of columns whose ranges overlap",
         )
     shared([g.count for g in groups])
+    unchosen([mark for g in groups for mark in g.count.chosen])
     sampled(*(g.count for g in groups), across=True)
 
 
@@ -334,6 +336,7 @@ def mean_test(
     """Test whether a mean equals `mu0` (one sample); arguments as :func:`two_sample_test`."""
     group = _group(x, low, high, epsilon)
     sampled(group.count)
+    unchosen(group.count.chosen)
     null = float(_exact.exact(mu0, "mu0"))
     if not group.low < null < group.high:
         raise ParameterError("mu0 must lie inside the clamping range")

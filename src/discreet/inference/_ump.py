@@ -35,9 +35,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from discreet import _exact, noise
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
+from discreet.inference._chosen import Chosen, among, said, unchosen
 from discreet.inference._inputs import Noisy, noisy, read_n, sampled
 from discreet.inference._laws import Floats, Rng, generator
 from discreet.inference._proportion import binomial_window
@@ -111,7 +112,8 @@ def ump_test(
     >>> round(inf.ump_test(18.3, 30, "0.5", epsilon=1).pvalue, 4)
     0.2796
     """
-    z, slack, law = _read(value, epsilon, delta, tulap, rng)
+    z, slack, law, marks = _read(value, epsilon, delta, tulap, rng)
+    unchosen(marks)
     size = read_n(n, value if isinstance(value, Noisy) else None)
     side, null = read_alternative(alternative), _exact.confidence(p0, "p0")
     return TestResult(
@@ -147,9 +149,11 @@ def ump_interval(
     >>> inf.ump_interval(18, 30, tulap=inf.Tulap(math.exp(-1), 0.05))
     [0.410721, 0.76671] (95 %)
     """
-    z, slack, law = _read(value, epsilon, delta, tulap, rng)
+    z, slack, law, marks = _read(value, epsilon, delta, tulap, rng)
     level, side = _exact.confidence(confidence), read_alternative(alternative)
-    return _invert(z, read_n(n), law, level, side, slack=slack)
+    rows = among(marks, "a proportion")
+    found = _invert(z, read_n(n), law, 1 - (1 - level) / rows, side, slack=slack)
+    return replace(found, confidence=level, covers=said(POPULATION, rows))
 
 
 def ump_power(
@@ -186,15 +190,15 @@ def ump_power(
 
 def _read(
     value: Any, epsilon: Number | None, delta: Number, tulap: Tulap | None, rng: Rng
-) -> tuple[float, float, Tulap]:
-    """A Tulap variable, how far off it may be where no uniform is known, and its law."""
+) -> tuple[float, float, Tulap, tuple[Chosen, ...]]:
+    """A Tulap variable, how far off it may be without a uniform, its law, and what chose it."""
     if isinstance(value, bool):
         raise ParameterError("a released count is a number, got bool")
     if isinstance(value, int | float | np.number):
         if (tulap is None) == (epsilon is None):
             raise ParameterError("say epsilon or tulap for a plain number", hint=Hint("epsilon", 1))
         number = float(noisy(value, law=noise.DiscreteLaplace(1)).value)
-        return number, 0.0, tulap or Tulap.of(epsilon, delta)  # type: ignore[arg-type]  # one is given
+        return number, 0.0, tulap or Tulap.of(epsilon, delta), ()  # type: ignore[arg-type]  # one is given
     item = noisy(*value) if isinstance(value, tuple) else noisy(value)
     law = item.noise.law
     if not isinstance(law, noise.DiscreteLaplace) or item.noise.step != 1 or item.size != 1:
@@ -207,10 +211,10 @@ def _read(
     sampled(item)
     number, own = float(item.value), Tulap(math.exp(-1 / float(law.scale)))
     if rng is not None:
-        return number + float(generator(rng).uniform(-0.5, 0.5)), 0.0, own
+        return number + float(generator(rng).uniform(-0.5, 0.5)), 0.0, own, item.chosen
     if item.coin is None:
-        return number, 0.5, own
-    return number + _uniform(item.coin), 0.0, own
+        return number, 0.5, own, item.chosen
+    return number + _uniform(item.coin), 0.0, own, item.chosen
 
 
 def _uniform(coin: str) -> float:

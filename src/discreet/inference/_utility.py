@@ -23,9 +23,10 @@ import numpy as np
 from scipy import special
 
 from discreet import _exact, _vega
-from discreet._dataclass import dataclass
+from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
+from discreet.inference._chosen import among, unchosen
 from discreet.inference._inputs import Description, Noisy, read_law, resolve
 from discreet.inference._laws import Noise, noise_by_name
 
@@ -50,6 +51,8 @@ def noise_size(law: Any, confidence: Number = 0.95, *, step: Number = 1) -> Nois
     >>> round(size.mean_absolute, 6), round(size.margin, 2)
     (10.0, 29.96)
     """
+    if isinstance(law, Noisy):
+        unchosen(law.chosen, "the size of noise")
     noise = law.noise if isinstance(law, Noisy) else read_law(law, step)
     low, high, achieved = noise.range(_exact.confidence(confidence))
     return NoiseSize(_mean_absolute(noise), math.sqrt(noise.variance), max(-low, high), achieved)
@@ -96,13 +99,14 @@ def usefulness(
     if not bound >= 0 or not math.isfinite(bound):
         raise ParameterError("alpha must be a non-negative number", hint=Hint("alpha", 10))
     shaped = np.zeros(_cells(cells)) if value is None else value
-    item = resolve(shaped, **description)
+    item = resolve(shaped, of_chosen=True, **description)
     if item.noise.discrete:
         # the first lattice point beyond alpha; alpha on the lattice is itself inside
         unit = float(item.noise.step)
         bound = (math.floor(bound / unit + 1e-9) + 1) * unit
     one = float(item.noise.at_least(bound) + item.noise.at_most(-bound))
-    return -math.expm1(item.size * math.log1p(-min(one, 1 - 1e-16)))
+    cells = item.size * among(item.chosen, "usefulness")
+    return -math.expm1(cells * math.log1p(-min(one, 1 - 1e-16)))
 
 
 def accuracy(
@@ -117,7 +121,13 @@ def accuracy(
 
     level = 1 - _exact.confidence(beta, "beta")
     shaped = np.zeros(_cells(cells)) if value is None else value
-    result = interval(shaped, level, simultaneous=True, **described)
+    item = resolve(shaped, of_chosen=True, **described)
+    # of a row that noise chose all that could be shown are meant
+    rows = among(item.chosen, "accuracy")
+    item = (
+        replace(item, value=np.broadcast_to(item.value, (rows,)), chosen=()) if rows > 1 else item
+    )
+    result = interval(item, level, simultaneous=True)
     return float(np.max(result.half_width))
 
 

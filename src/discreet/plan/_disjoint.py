@@ -4,7 +4,8 @@ Guarantee
 ---------
 If :func:`disjoint` says so, no row of codes makes both alternatives true: of two statistics
 whose values are NULL elsewhere, or of two questions with such WHEREs, one row reaches at
-most one.
+most one. A row that is replaced by another leaves at most one and enters at most one: what that
+costs is stated where it is priced (``_families``, ``_stability``).
 
 Proof sketch
 ------------

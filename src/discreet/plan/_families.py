@@ -7,10 +7,16 @@ count asked alone stays a plain vector, which is cheaper. The number of all rows
 family, the one that pays least for it, with NULL as one more integer.
 
 Families whose values public types prove to be NULL in each other's rows
-(:mod:`discreet.plan._disjoint`) form a *cluster* under add-remove: one joint part, in which
+(:mod:`discreet.plan._disjoint`) form a *cluster*: one joint part, in which
 every family is brought to one common total D by a whole factor. A row reaches one of them, so it
 adds at most D in absolute value to all integers together, a unit of c rows in a group at most cD,
-and the norms of the proof in ``_joint`` hold, signs included.
+and the norms of the proof in ``_joint`` hold, signs included. Under change-one a row leaves one
+family and enters another: twice as much in L1, √2 times in L2 where nothing has a sign
+(:mod:`discreet.plan._stability`), however many families there are.
+
+*Two shares.* Without groups a count alone moves by one when a row changes, not by two. So there a
+cluster takes two shares of the price, as two counts would: beside o other draws its noise goes with
+2(2 + o)/2, that of n ≥ 2 counts apart with n + o. Nothing that is asked becomes wider by it.
 """
 
 from __future__ import annotations
@@ -72,6 +78,11 @@ class Family:
         if self.plain:
             return max(abs(self.expr.type.lo), abs(self.expr.type.hi), 1)
         return int(self._range**self.degree)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """What a row adds to a sum alone, at least and at most."""
+        return self.times * self.expr.type.lo, self.times * self.expr.type.hi
 
     @property
     def _range(self) -> int:

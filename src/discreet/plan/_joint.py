@@ -70,6 +70,7 @@ from discreet.plan._parts import (
     Exact,
     Groups,
     Ints,
+    Law,
     Part,
     Priced,
     Release,
@@ -125,7 +126,7 @@ class Joint(Part):
         """One draw over all forms and cells."""
         if not self.private:
             return Priced(self, None, ())
-        law = rule.law(self.sensitivity)
+        law = self.law(rule)
         return Priced(self, law, (loss_of(law, self.sensitivity, self.coordinates),))
 
     def releases(
@@ -155,3 +156,22 @@ class Joint(Part):
                 for j, form in enumerate(self.forms)
             },
         )
+
+
+@dataclass(frozen=True)
+class TwoShares(Joint):
+    """A joint part whose one draw gets two shares of a price, as two counts apart would get."""
+
+    @property
+    def draws(self) -> int:
+        """Equal shares of a price."""
+        return 2 * super().draws
+
+    @property
+    def losses(self) -> int:
+        """One, whatever it is paid with."""
+        return int(self.private)
+
+    def law(self, rule: Rule) -> Law:
+        """Noise for both shares."""
+        return rule.times(2).law(self.sensitivity)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import Final
+from typing import Any, Final
 
 from discreet._dataclass import dataclass, field, replace
 from discreet.errors import ParameterError
@@ -31,7 +31,7 @@ from discreet.plan._families import Family, Moment, Sums
 from discreet.plan._fold import Outputs, Terms, linear, uses
 from discreet.plan._formula import Formula, NoRows, Total
 from discreet.plan._joins import limited_by_parent
-from discreet.plan._joint import Form, Joint, Power
+from discreet.plan._joint import Form, Joint, Power, TwoShares
 from discreet.plan._keys import WeightedKeys, by_degree
 from discreet.plan._lowered import Lowered, check_size
 from discreet.plan._means import WeightedSum
@@ -395,7 +395,7 @@ class Lowering:
         degree, clustered = self.wants.degree(expr), expr in self.wants.clusters
         null = expr.type.nullable and self.wants.host == expr and not clustered
         turned = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
-        turned = turned and degree == 1 and not null
+        turned = turned and degree == 1 and not null and not clustered
         hosts = self.wants.host in self.wants.clusters.get(expr, ())
         return Family(
             expr, degree, null, turned, plain=clustered and not hosts and self.wants.is_sum(expr)
@@ -412,21 +412,26 @@ class Lowering:
             rows = self._place(self._counting(None))
             forms.append(((rows, whole), *((at.count, -whole) for at in sums)))
 
-        start = self._shared(forms, whole, turned=members[0].turned)
+        signed = [f.ends for f in members if f.plain]
+        two = len(exprs) > 1 and self._sides() == 2 and not self.query.keys
+        how = {"turned": members[0].turned, "signed": signed}
+        start = self._shared(forms, whole, TwoShares if two else Joint, **how)
         for f in members:
             self.families[f.expr] = replace(f, start=start)
             start += f.size
         if len(exprs) > 1 and self.wants.host in exprs:
             self.rest = start
 
-    def _shared(self, forms: Sequence[Form], whole: int, *, turned: bool = False) -> int:
+    def _shared(
+        self, forms: Sequence[Form], whole: int, kind: type[Joint] = Joint, **how: Any
+    ) -> int:
         """Add a joint part of forms to which each row adds shares of one whole."""
 
         def slot(main: Aggregate) -> Part:
-            moves = partition_sensitivity(main, whole, turned=turned)
+            moves = partition_sensitivity(main, whole, **how)
             places = dict.fromkeys(m for form in forms for m, _ in form)
             inputs = tuple((m, sensitivity(main, main.measures[m])) for m in places)
-            return Joint(0, moves, len(forms) * self._coordinates(main), tuple(forms), inputs)
+            return kind(0, moves, len(forms) * self._coordinates(main), tuple(forms), inputs)
 
         return self._add(slot, len(forms))
 

@@ -15,7 +15,8 @@ Let z ≥ 0 be the nine numbers that a unit adds to one group, and c ≤ p its r
 vector (Dc) of scaled counts: L1 and L2 sensitivity under add-remove. Changing a unit
 adds one and removes one, so ‖z − z'‖₁ ≤ ‖z‖₁ + ‖z'‖₁, and since both are ≥ 0,
 ‖z − z'‖₂² ≤ ‖z‖₂² + ‖z'‖₂², and no number moves by more than the larger. Rows in which one
-of the two is NULL add nothing.
+of the two is NULL add nothing. The cells of (t, s) are those of (s, t), transposed: both orders
+of a pair read one draw, and nothing that moves is counted twice.
 
 All of n, Σx, Σy, Σx², Σxy, Σy² are combinations of the cells with coefficients 0, ½, 1
 (in units of the ranges): 1 = (1,1,1), u = (0,½,1), u² = (0,0,1). At equal loss the noise
@@ -269,6 +270,12 @@ WORDS: Final = (
 
 _ABOUT: Final = {"sxx": (0, 0), "sxy": (0, 1), "syy": (1, 1)}
 
+_TURNED: Final = {
+    "avgx": "avgy", "avgy": "avgx", "sxx": "syy", "syy": "sxx",
+    "slope": "slope of x", "intercept": "intercept of x",
+}  # fmt: skip
+"""What the other order says of the same columns; the rest is the same in both."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pairwise(Formula):
@@ -284,6 +291,8 @@ class Pairwise(Formula):
     x_off: Fraction = Fraction(0)
     y_off: Fraction = Fraction(0)
     """How far rounding moved a value at most."""
+    turned: bool = False
+    """Whether the cells were measured for the other order, (y, x)."""
 
     @property
     def parts(self) -> tuple[int, ...]:
@@ -293,7 +302,8 @@ class Pairwise(Formula):
     def cells(self, releases: Releases) -> Floats:
         """Noisy cells in rows, one line per group."""
         cells = read(releases, self.tensor, Tensors).floats / float(self.whole)
-        return cells.reshape(-1, len(NINE))
+        cells = cells.reshape(-1, 3, 3)
+        return (cells.transpose(0, 2, 1) if self.turned else cells).reshape(-1, len(NINE))
 
     def moments(self, releases: Releases) -> Floats:
         """Noisy n, Σu, Σv, Σu², Σuv, Σv² of every cell, u and v in units of the ranges."""
@@ -332,15 +342,14 @@ class Pairwise(Formula):
     def box(self, releases: Releases, level: float) -> Box:
         """Ends of the noise alone, cell by cell."""
         release = read(releases, self.tensor, Tensors)
-        ends = [
-            self._ends(row / float(self.whole), release.law, 1 - level) for row in release.floats
-        ]
+        ends = [self._ends(row, release.law, 1 - level) for row in self.cells(releases)]
         intervals = np.array(ends).reshape(-1, 2)
         return Box(intervals[:, 0], intervals[:, 1])
 
     def statements(self, releases: Releases) -> set[object]:  # noqa: ARG002 - always one
         """All that is said about one pair rests on one draw, each by itself."""
-        return {("tensor", self.tensor, self.what)}
+        what = _TURNED.get(self.what, self.what) if self.turned else self.what
+        return {("tensor", self.tensor, what)}
 
     def margin(self, priced: Any, confidence: float) -> str:
         """Of a count: half its width; the rest depends on data."""

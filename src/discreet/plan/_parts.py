@@ -259,6 +259,15 @@ class Part(ABC):
         return int(self.sensitivity.l1 > 0)
 
     @property
+    def losses(self) -> int:
+        """How many losses it states at least: one for each draw."""
+        return self.draws
+
+    def law(self, rule: Rule) -> Law:
+        """Noise of its numbers, where each of them gets one draw."""
+        return rule.law(self.sensitivity)
+
+    @property
     def numbers(self) -> int:
         """Noisy numbers that it releases for each cell."""
         return 1
@@ -377,7 +386,7 @@ class Priced:
     losses: tuple[p.PrivacyLoss, ...]
 
     def __post_init__(self) -> None:
-        if self.part.private and len(self.losses) < self.part.draws:
+        if self.part.private and len(self.losses) < self.part.losses:
             raise NotProvedError(f"a {self.part.kind} was priced without the loss of each draw")
 
     def select(self, groups: Sequence[Groups], draw: Draw) -> Cells:

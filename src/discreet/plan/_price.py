@@ -25,7 +25,8 @@ per unit favour the Gaussian. Without ``delta`` (and without ``rho``) only Lapla
 the promise. Where both keep it, the planner takes what is cheapest in the budget's own
 currency, and says so: with a budget in ρ the law of less ρ, otherwise that of
 the smaller worst ratio (both cost ε). Margins (``within``) are met by the law that
-costs less.
+costs less. Of a budget that is paid by ε or by ρ the balance decides
+(:mod:`discreet.curator._room`).
 
 The largest groups
 ------------------
@@ -108,7 +109,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     """What else is to be said about it: how a limit was chosen."""
     instead: Plan | None = None
-    """Where groups are chosen first: the same question at the same price with all measured."""
+    """The same offer taken up otherwise: with all groups measured, or by another law of noise."""
 
     @property
     def losses(self) -> list[p.PrivacyLoss]:
@@ -355,7 +356,7 @@ def _least(
     def meets(share: Fraction) -> bool:
         trial = rule(share)
         laws = [
-            trial.law(part.sensitivity) if part.private and id(part) in parts else None
+            part.law(trial) if part.private and id(part) in parts else None
             for part in lowered.outlets
         ]
         half = Widths(lowered, laws).widest(out, confidence)

@@ -48,6 +48,16 @@ at most double and L∞ stays. Of two cells U, V without keys (one group) the *t
 :math:`|s|\le n\le kD`, and :math:`|s-s'|+|n-n'|` is convex, hence largest at
 corners 0, (±kD, kD): 2kD. Its L2² is :math:`4k^2D^2`, its L∞ 2kD.
 
+*Sums with sign among them.* If no row reaches two families, and some of them are one sum to which a
+row adds between −B and A, with :math:`\max(A,B)\le D`, a unit adds at most :math:`D\sum c_g` in
+L1 all the same, so changing one moves at most twice that: a row leaves one cell and enters another.
+In a group the set of what c rows can add is c times the convex hull of 0 and what one row adds, so
+the largest square is one of two corners: of different families, or of non-negative shares,
+:math:`D^2(c^2+d^2)`; of one sum with sign, :math:`(ca+db)^2` with a, b as above. The argument
+above holds with :math:`D^2` in place of :math:`a^2` where no sign is involved: L2² is at most
+:math:`\max(2D^2,w^2)\sum c^2` if r = 0, otherwise the smaller of that with the rest filled up and
+:math:`2\max(D^2,a^2+b^2)\sum c^2`. L∞ is at most :math:`p\max(D,w)`.
+
 *First and second powers where the number of rows is public* (:func:`powers_sensitivity`). A row is
 replaced by a row, and adds (ay, by²) to two integers, y whole in u … v. The L1 norm of a difference
 is the larger of the differences of ay + by² and of ay − by², so the larger of the ranges of these
@@ -62,6 +72,7 @@ rows there and of the codes; counting units by at most one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil, isqrt
 
@@ -153,10 +164,17 @@ def _of_rows(
     return Sensitivity(l1, l2_squared, move)
 
 
-def partition_sensitivity(aggregate: Aggregate, total: int, *, turned: bool) -> Sensitivity:
+def partition_sensitivity(
+    aggregate: Aggregate,
+    total: int,
+    *,
+    turned: bool = False,
+    signed: Sequence[tuple[int, int]] = (),
+) -> Sensitivity:
     """Joint sensitivity of integers to which one row adds non-negative shares of `total`.
 
-    `turned`: of the difference and the sum of two of them, in the one group there is.
+    `turned`: of the difference and the sum of two of them, in the one group there is. `signed`:
+    ends of what a row adds to sums of either sign, which it reaches in place of the shares.
     """
     counts = _counts(aggregate, aggregate.share)
     l1, most = total * counts.total, total * counts.largest
@@ -167,7 +185,18 @@ def partition_sensitivity(aggregate: Aggregate, total: int, *, turned: bool) -> 
     if turned:
         assert not aggregate.keys
         return Sensitivity(2 * most, 4 * most**2, 2 * most)
-    return Sensitivity(2 * l1, 2 * l2_squared, most)
+    ends = [(max(hi, 0), max(-lo, 0)) for lo, hi in signed]
+    assert all(max(pair) <= total for pair in ends)
+    w = max((sum(pair) for pair in ends), default=total)
+    if w <= total:
+        return Sensitivity(2 * l1, 2 * l2_squared, most)
+    worst = max(2 * total**2, w**2)
+    l2_squared = worst * counts.squares
+    if counts.rest:
+        filled = worst * (counts.full + 1) * counts.most**2
+        squares = max(a * a + b * b for a, b in ends)
+        l2_squared = min(filled, 2 * max(total**2, squares) * counts.squares)
+    return Sensitivity(2 * l1, l2_squared, w * counts.largest)
 
 
 def powers_sensitivity(

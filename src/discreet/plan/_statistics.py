@@ -484,14 +484,22 @@ class PairOf(Statistic):
         """Nine cells, shared by all statistics of the pair."""
         y, x = Scaled.pair(*map(low.number, self.exprs))
         whole = (x.top * y.top) ** 2
-        tensor = low.tensor(cells_of_pair(x, y), whole)
+        # the cells of (y, x) are those of (x, y), transposed: one draw answers both orders
+        first, second = map(_place, self.exprs)
+        turned = first < second
+        tensor = low.tensor(cells_of_pair(y, x) if turned else cells_of_pair(x, y), whole)
         spans = x.lo, x.top * x.width, y.lo, y.top * y.width
         off_y, off_x = map(off_of, self.exprs)
-        return Pairwise(tensor, self.what, whole, *spans, x.off + off_x, y.off + off_y)
+        return Pairwise(tensor, self.what, whole, *spans, x.off + off_x, y.off + off_y, turned)
 
     def __str__(self) -> str:
         name = next(sql for sql, what in _PAIRS.items() if what == self.what).lower()
         return f"{name}({', '.join(e.describe() for e in self.exprs)})"
+
+
+def _place(expr: Expr) -> tuple[str, str]:
+    """Where a column stands in an order of its own, whichever order was asked for."""
+    return expr.describe(), repr(expr)
 
 
 @dataclass(frozen=True)

@@ -95,14 +95,13 @@ class Wants:
     @cached_property
     def clusters(self) -> dict[Expr, tuple[Expr, ...]]:
         """Expressions with values in disjoint rows, by each of them."""
-        if self.query.neighbours is not Neighbours.ADD_REMOVE:
-            return {}
         groups: list[list[tuple[Expr, Sequence[Facts]]]] = []
         for expr in self.moments:
             if expr is None or self._is_constant_spread(expr):
                 continue
             # a row that adds 0 to a sum does not reach it; a family counts rows as well
-            facts = support(expr, zero=None not in self.moments and self.is_sum(expr))
+            counted = None in self.moments and not self.public
+            facts = support(expr, zero=not counted and self.is_sum(expr))
             fitting = [g for g in groups if all(disjoint(facts, other) for _, other in g)]
             if fitting:
                 fitting[0].append((expr, facts))

@@ -29,6 +29,7 @@ from discreet._lazy import load
 from discreet.sql._parsed import Fanout, Parsed, United
 
 if TYPE_CHECKING:
+    from discreet.sql._instead import line_of, of_all_rows
     from discreet.sql._select import lower, parse, parse_any
     from discreet.sql._text import INFIX, check_depth, condition, fragment, too_deep
 
@@ -40,17 +41,22 @@ __all__ = [
     "check_depth",
     "condition",
     "fragment",
+    "line_of",
     "lower",
+    "of_all_rows",
     "parse",
     "parse_any",
     "too_deep",
 ]
 
+_MODULES = dict.fromkeys(("lower", "parse", "parse_any"), "_select")
+_MODULES |= dict.fromkeys(("line_of", "of_all_rows"), "_instead")
+
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "_select" if name in ("lower", "parse", "parse_any") else "_text"
+    module = _MODULES.get(name, "_text")
     return getattr(load(f"discreet.sql.{module}"), name)  # sqlglot too
 
 
