@@ -43,6 +43,8 @@ class Figure:
     best_width: float | None = None
     more: bool = False
     """Whether the larger figure is the better one."""
+    doubt: float = 0.0
+    """Two standard errors of ours, where replicates are few, as a part of it."""
 
     @property
     def ratio(self) -> float:
@@ -59,7 +61,7 @@ class Figure:
 
     @property
     def behind(self) -> bool:
-        return self.ratio > 1.05 or (self.excess or 1) > WIDE
+        return self.ratio > 1.05 + self.doubt or (self.excess or 1) > WIDE
 
 
 @dataclass(frozen=True)
