@@ -112,6 +112,7 @@ class Lowering:
                 self.wants.add(s.expr, s.moment)
             else:
                 self.wants.more = True
+        self.wants.unite()
         formulas = [self.alone.get(i) or s.lower(self) for i, s in enumerate(query.statistics)]
         # the counts that select keys have intervals of their own
         fold = Outputs(formulas, self.alone, self._shares, combines=not self.wants.open)
@@ -339,6 +340,8 @@ class Lowering:
             return self.rows()
         if key in self.wants.crossed:
             return self.crossed(key).sum(key)
+        for value in (e for e, count in self.wants.inner.items() if count == key):
+            return self.family(value).passing()
         if not self.wants.is_family(key):
             if moment is Moment.COUNT:
                 return Total(self.count(key), Fraction(1))
@@ -376,7 +379,7 @@ class Lowering:
         assert self.rest is not None
         terms = {self.rest: Fraction(1, family.total)}
         for each in self.wants.clusters[host]:
-            count = self.families[each].count()
+            count = self.families[each].passing()
             terms |= zip(count.cells, count.weights, strict=True)
         return WeightedSum(tuple(terms), tuple(terms.values()))
 
@@ -395,11 +398,11 @@ class Lowering:
         degree, clustered = self.wants.degree(expr), expr in self.wants.clusters
         null = expr.type.nullable and self.wants.host == expr and not clustered
         turned = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
-        turned = turned and degree == 1 and not null and not clustered
+        inner = expr in self.wants.inner
+        turned = turned and degree == 1 and not null and not inner and not clustered
         hosts = self.wants.host in self.wants.clusters.get(expr, ())
-        return Family(
-            expr, degree, null, turned, plain=clustered and not hosts and self.wants.is_sum(expr)
-        )
+        plain = clustered and not hosts and not inner and self.wants.is_sum(expr)
+        return Family(expr, degree, inner, null, turned, plain=plain)
 
     def _measure(self, exprs: Sequence[Expr]) -> None:
         """Add one joint part for families that no row reaches two of."""
@@ -410,7 +413,7 @@ class Lowering:
         forms = [form for f, at in zip(members, sums, strict=True) for form in f.forms(at)]
         if len(exprs) > 1 and self.wants.host in exprs:
             rows = self._place(self._counting(None))
-            forms.append(((rows, whole), *((at.count, -whole) for at in sums)))
+            forms.append(((rows, whole), *((at.passing, -whole) for at in sums)))
 
         signed = [f.ends for f in members if f.plain]
         two = len(exprs) > 1 and self._sides() == 2 and not self.query.keys
@@ -501,14 +504,16 @@ class Lowering:
         """Ask the engine for the sums that a family needs."""
         expr = family.expr
         count = self._place(self._counting(expr))
-        rows = self._place(self._counting(None)) if family.null else count
+        inner = self.wants.inner.get(expr)
+        passing = count if inner is None else self._place(self._counting(inner))
+        rows = self._place(self._counting(None)) if family.null else passing
         if family.degree == 0:
-            return Sums(rows, count)
+            return Sums(rows, passing, count)
         first = self._place(Measure(MeasureKind.SUM, expr))
         if family.degree == 1:
-            return Sums(rows, count, first)
+            return Sums(rows, passing, count, first)
         squares = Measure(MeasureKind.SUM, Square(self.centred(expr)[0]))
-        return Sums(rows, count, first, self._place(squares))
+        return Sums(rows, passing, count, first, self._place(squares))
 
     # -- machinery ------------------------------------------------------------------
 
