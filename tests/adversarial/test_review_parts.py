@@ -29,7 +29,7 @@ from discreet.curator import Curator
 from discreet.engines import Reference
 from discreet.errors import DiscreetError, NotProvedError, QueryError
 from discreet.ledger import MemoryLedger
-from discreet.plan._joint import Joint
+from discreet.plan._joint import Joint, TwoShares
 from discreet.plan._keys import WeightedKeys
 from discreet.plan._moments import Tensor
 from discreet.plan._parts import Part, Priced
@@ -248,8 +248,10 @@ def test_every_kind_of_part_is_replayed():
     # publications are replayed in test_release_curated, with a mutant of their own; when they are
     # priced, a tree takes the place of quantiles (test_quantiles), and the largest groups and
     # their numbers that of vectors (test_plan_top, with mutants); variances alone are for a public
-    # number of rows (test_plan_variances, with mutants)
-    assert kinds(Part) - {Part, Publishing, Tree, Top, Few, plan.Variances} == set(KINDS)
+    # number of rows (test_plan_variances, with mutants), and clusters of two shares for change-one
+    # without groups (test_plan_disjoint, with mutants)
+    others = {Part, Publishing, Tree, Top, Few, plan.Variances, TwoShares}
+    assert kinds(Part) - others == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda k: k.__name__)

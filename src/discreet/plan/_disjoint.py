@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from itertools import product
+from itertools import combinations, product
 
 from discreet._dataclass import dataclass
 from discreet.plan._expr import (
@@ -140,6 +140,13 @@ def support(expr: Expr, *, zero: bool = False) -> Sequence[Facts]:
     if expr.strict and expr.children:
         return _all(support(child) for child in expr.children)
     return _ANY
+
+
+def exclusive(exprs: Iterable[Expr]) -> bool | None:
+    """Whether a row adds to the sum of one expression at most; None: so of some of them only."""
+    supports = [support(e, zero=True) for e in exprs]
+    proved = {disjoint(a, b) for a, b in combinations(supports, 2)}
+    return None if len(proved) == 2 else True in proved
 
 
 def apart(queries: Sequence[Query]) -> list[list[int]]:

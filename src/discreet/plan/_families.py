@@ -4,7 +4,8 @@ Statistics of one expression form a *family*: a count needs no powers of the val
 a mean the first, a variance the second. A family that must know how many values there are
 is measured as one joint part (:mod:`discreet.plan._joint` proves its price); a sum or a
 count asked alone stays a plain vector, which is cheaper. The number of all rows is read off one
-family, the one that pays least for it, with NULL as one more integer.
+family, the one that pays least for it, with NULL as one more integer; the number of rows that pass
+a condition off a family of values under that condition (:meth:`.Wants.unite`).
 
 Families whose values public types prove to be NULL in each other's rows
 (:mod:`discreet.plan._disjoint`) form a *cluster*: one joint part, in which
@@ -44,6 +45,7 @@ class Sums:
     """Places of the engine's sums for one family among the measures of a question."""
 
     rows: int
+    passing: int
     count: int
     first: int = -1
     second: int = -1
@@ -56,8 +58,10 @@ class Family:
 
     expr: Expr
     degree: int
+    inner: bool
+    """Whether rows that pass the condition of its values, and have none, are counted as well."""
     null: bool
-    """Whether rows without a value are counted as well."""
+    """Whether all other rows without a value are."""
     turned: bool
     """Whether two integers are measured as their difference and sum."""
     start: int = 0
@@ -91,13 +95,19 @@ class Family:
     @property
     def size(self) -> int:
         """How many integers there are."""
-        return 1 if self.plain else self.degree + 1 + self.null
+        return 1 if self.plain else self._passing + self.null
+
+    @property
+    def _passing(self) -> int:
+        return self.degree + 1 + self.inner
 
     def forms(self, at: Sums) -> tuple[Form, ...]:
         """The integers, as forms over the engine's sums."""
         forms = self._shares(at)
+        if self.inner:
+            forms.append({at.passing: self.own, at.count: -self.own})
         if self.null:
-            forms.append({at.rows: self.own, at.count: -self.own})
+            forms.append({at.rows: self.own, at.passing: -self.own})
         if self.turned:
             u, v = forms
             forms = [_plus(u, v, -1), _plus(u, v, 1)]
@@ -158,6 +168,10 @@ class Family:
     def count(self) -> WeightedSum:
         """Rows with a value."""
         return self._combined(*[Fraction(1)] * (self.degree + 1))
+
+    def passing(self) -> WeightedSum:
+        """Rows that pass the condition of its values."""
+        return self._combined(*[Fraction(1)] * self._passing)
 
     def rows(self) -> WeightedSum:
         """All rows."""

@@ -3,9 +3,9 @@
 ``SUM(x) - 3 * COUNT(*)`` and ``COUNT(*) FILTER (WHERE p) / COUNT(*)`` are computed after
 the noise. Read as one combination, or one quotient of combinations, of the same noisy integers
 they get one interval by exact tails instead of the range over a box of two. Where nothing
-else is asked of an expression, the combination is itself measured as one vector: its row adds
-a·x + b, never more than the larger of its ends, which is at most what the integers of a mean
-would add up to.
+else is asked of its expressions, the combination is itself measured as one vector
+(:mod:`discreet.plan._combined`): of one expression a row adds a·x + b, no more than the larger of
+its ends, at most what the integers of a mean would add up to.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ one part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from discreet._dataclass import dataclass, field, replace
 from discreet.errors import ParameterError
+from discreet.plan._combined import Combined, combined
 from discreet.plan._crossed import Crossed
+from discreet.plan._disjoint import exclusive
 from discreet.plan._expr import (
     Arithmetic,
     AsNumber,
@@ -112,6 +114,7 @@ class Lowering:
                 self.wants.add(s.expr, s.moment)
             else:
                 self.wants.more = True
+        self.wants.unite()
         formulas = [self.alone.get(i) or s.lower(self) for i, s in enumerate(query.statistics)]
         # the counts that select keys have intervals of their own
         fold = Outputs(formulas, self.alone, self._shares, combines=not self.wants.open)
@@ -339,6 +342,8 @@ class Lowering:
             return self.rows()
         if key in self.wants.crossed:
             return self.crossed(key).sum(key)
+        for value in (e for e, count in self.wants.inner.items() if count == key):
+            return self.family(value).passing()
         if not self.wants.is_family(key):
             if moment is Moment.COUNT:
                 return Total(self.count(key), Fraction(1))
@@ -376,7 +381,7 @@ class Lowering:
         assert self.rest is not None
         terms = {self.rest: Fraction(1, family.total)}
         for each in self.wants.clusters[host]:
-            count = self.families[each].count()
+            count = self.families[each].passing()
             terms |= zip(count.cells, count.weights, strict=True)
         return WeightedSum(tuple(terms), tuple(terms.values()))
 
@@ -395,11 +400,11 @@ class Lowering:
         degree, clustered = self.wants.degree(expr), expr in self.wants.clusters
         null = expr.type.nullable and self.wants.host == expr and not clustered
         turned = not self.query.keys and self.query.neighbours is Neighbours.CHANGE_ONE
-        turned = turned and degree == 1 and not null and not clustered
+        inner = expr in self.wants.inner
+        turned = turned and degree == 1 and not null and not inner and not clustered
         hosts = self.wants.host in self.wants.clusters.get(expr, ())
-        return Family(
-            expr, degree, null, turned, plain=clustered and not hosts and self.wants.is_sum(expr)
-        )
+        plain = clustered and not hosts and not inner and self.wants.is_sum(expr)
+        return Family(expr, degree, inner, null, turned, plain=plain)
 
     def _measure(self, exprs: Sequence[Expr]) -> None:
         """Add one joint part for families that no row reaches two of."""
@@ -410,7 +415,7 @@ class Lowering:
         forms = [form for f, at in zip(members, sums, strict=True) for form in f.forms(at)]
         if len(exprs) > 1 and self.wants.host in exprs:
             rows = self._place(self._counting(None))
-            forms.append(((rows, whole), *((at.count, -whole) for at in sums)))
+            forms.append(((rows, whole), *((at.passing, -whole) for at in sums)))
 
         signed = [f.ends for f in members if f.plain]
         two = len(exprs) > 1 and self._sides() == 2 and not self.query.keys
@@ -438,21 +443,24 @@ class Lowering:
     # -- whole outputs --------------------------------------------------------------
 
     def _find_alone(self) -> None:
-        """Measure a·SUM(x) + b·COUNT as one vector where nothing else is asked of x."""
+        """Measure a combination of sums and counts as one vector where nothing else is asked."""
         query, counts = self.query, uses(self.query)
-        if self.wants.public or self.wants.selects_by_rows:
+        if self.wants.selects_by_rows:
             return
         for out in query.outputs:
             form = linear(out.expr)
             if form is None or len(form[0]) < 2 or any(counts[i] > 1 for i in form[0]):
                 continue
-            terms = {i: (self.wants.name(query.statistics[i].expr), c) for i, c in form[0].items()}
-            exprs = {e for e, _ in terms.values() if e is not None}
-            kinds = {query.statistics[i].moment for i in terms}
-            if any(map(off_of, exprs)):
+            moments = {i: query.statistics[i].moment for i in form[0]}
+            names = {i: self.wants.name(query.statistics[i].expr) for i in form[0]}
+            exprs = dict.fromkeys(e for e in names.values() if e is not None)
+            if any(map(off_of, exprs)) or not self._only(names):
                 continue
-            if len(exprs) == 1 and kinds == {Moment.COUNT, Moment.SUM} and self._only(terms):
-                self.alone |= dict.fromkeys(terms, self._form(exprs.pop(), terms))
+            kinds = set(moments.values())
+            one = len(exprs) == 1 and kinds == {Moment.COUNT, Moment.SUM} and not self.wants.public
+            if one or (kinds == {Moment.SUM} and exclusive(exprs) is not None):
+                terms = [(names[i], m, form[0][i]) for i, m in moments.items() if m is not None]
+                self.alone |= dict.fromkeys(moments, self._form(combined(terms)))
 
     def _only(self, statistics: Collection[int]) -> bool:
         """Whether no other statistic counts the same rows or adds up the same values."""
@@ -462,31 +470,20 @@ class Lowering:
             for i, s in enumerate(self.query.statistics)
         )
 
-    def _form(self, expr: Expr, terms: Mapping[int, tuple[Expr | None, Fraction]]) -> Formula:
-        """One integer for each cell: a·x + b for a row with a value, b for one without."""
-        slope = rows = count = Fraction(0)
-        for i, (name, times) in terms.items():
-            if self.query.statistics[i].moment is Moment.SUM:
-                slope += times * expr.type.step
-            elif name is None:
-                rows += times
-            else:
-                count += times
-        whole = lcm(slope.denominator, rows.denominator, count.denominator)
-        a, b, c = (int(x * whole) for x in (slope, rows, count))
-        ends = [a * x + b + c for x in (expr.type.lo, expr.type.hi)]
-        ends += [b] if expr.type.nullable else []
-        form: dict[int, int] = {self._place(Measure(MeasureKind.SUM, expr)): a}
-        for place, k in ((self._counting(None), b), (self._counting(expr), c)):
-            at = self._place(place)
-            form[at] = form.get(at, 0) + k
+    def _form(self, sums: Combined) -> Formula:
+        """One integer for each cell."""
+        form = {self._place(Measure(MeasureKind.SUM, e)): a for e, a, _ in sums.each}
+        for name, k in ((None, sums.rows), *((e, c) for e, _, c in sums.each)):
+            if k or len(sums.each) == 1:
+                at = self._place(self._counting(name))
+                form[at] = form.get(at, 0) + k
 
         def slot(main: Aggregate) -> Part:
-            moves = form_sensitivity(main, min(ends), max(ends))
+            moves = form_sensitivity(main, *sums.ends)
             inputs = tuple((m, sensitivity(main, main.measures[m])) for m in form)
             return Joint(0, moves, self._coordinates(main), (tuple(form.items()),), inputs)
 
-        return WeightedSum((self._add(slot),), (Fraction(1, whole),))
+        return WeightedSum((self._add(slot),), (Fraction(1, sums.whole),))
 
     @property
     def _shares(self) -> dict[int, Terms]:
@@ -501,14 +498,12 @@ class Lowering:
         """Ask the engine for the sums that a family needs."""
         expr = family.expr
         count = self._place(self._counting(expr))
-        rows = self._place(self._counting(None)) if family.null else count
-        if family.degree == 0:
-            return Sums(rows, count)
-        first = self._place(Measure(MeasureKind.SUM, expr))
-        if family.degree == 1:
-            return Sums(rows, count, first)
-        squares = Measure(MeasureKind.SUM, Square(self.centred(expr)[0]))
-        return Sums(rows, count, first, self._place(squares))
+        inner = self.wants.inner.get(expr)
+        passing = count if inner is None else self._place(self._counting(inner))
+        rows = self._place(self._counting(None)) if family.null else passing
+        powers = [expr, Square(self.centred(expr)[0])][: family.degree] if family.degree else []
+        places = [self._place(Measure(MeasureKind.SUM, power)) for power in powers]
+        return Sums(rows, passing, count, *places)
 
     # -- machinery ------------------------------------------------------------------
 

@@ -36,7 +36,8 @@ vertices again (the square of the move is convex in c and d).
   :math:`(a^2+b^2)(c^2+d^2)`; or fill the rest up to p. The smaller of both bounds.
 
 Without keys and if each unit certainly has exactly one row (row units, no
-filter, no NULL), the move is within :math:`hi - lo`.
+filter, no NULL), the move is within :math:`hi - lo`; so is that of a form whose ends hold for every
+row, with and without a value.
 
 *Several integers per group* (:func:`partition_sensitivity`). If a row adds
 :math:`\varphi\ge0` to J integers of its group with :math:`\sum_j\varphi_j\le D`, a unit adds
@@ -137,7 +138,8 @@ def sensitivity(aggregate: Aggregate, measure: Measure) -> Sensitivity:
 
 def form_sensitivity(aggregate: Aggregate, lo: int, hi: int) -> Sensitivity:
     """Sensitivity of one integer per group to which a row adds between `lo` and `hi`."""
-    return _of_rows(aggregate, (lo, hi), _counts(aggregate, aggregate.share), certain=False)
+    counts = _counts(aggregate, aggregate.share)
+    return _of_rows(aggregate, (lo, hi), counts, certain=_one_row(aggregate))
 
 
 def _of_rows(

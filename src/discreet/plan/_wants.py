@@ -12,7 +12,7 @@ from functools import cached_property
 from discreet._dataclass import dataclass, field
 from discreet.plan._crossed import crosses
 from discreet.plan._disjoint import Facts, disjoint, support
-from discreet.plan._expr import AsNumber, Expr
+from discreet.plan._expr import AsNumber, Case, Constant, Expr
 from discreet.plan._families import Moment
 from discreet.plan._query import Query
 from discreet.plan._relation import Scan, base
@@ -37,6 +37,10 @@ class Wants:
     moments: dict[Expr | None, set[Moment]] = field(default_factory=dict)
     more: bool = False
     """Whether anything is drawn beside these moments."""
+    alias: dict[Expr, Expr] = field(default_factory=dict)
+    """Counts of the rows that pass a condition: values that all of these rows have."""
+    inner: dict[Expr, Expr] = field(default_factory=dict)
+    """Values under a condition, and what counts all rows that pass it, NULL among them."""
 
     def add(self, expr: Expr | None, moment: Moment) -> None:
         """Ask for a moment of an expression."""
@@ -44,7 +48,33 @@ class Wants:
 
     def name(self, expr: Expr | None) -> Expr | None:
         """One name for what is counted or added up; None: rows."""
-        return None if expr is None else as_number(expr)
+        named = None if expr is None else as_number(expr)
+        return named if named is None else self.alias.get(named, named)
+
+    def unite(self) -> None:
+        """Count the rows of a condition beside a statistic of values under the same condition.
+
+        ``AVG(x) FILTER (WHERE p)`` and ``COUNT(*) FILTER (WHERE p)``: a row that passes p shares
+        its total out to x's integers, or to one more where x is NULL; no draw more is needed.
+        """
+        if self.public:
+            return
+        found: dict[Expr, list[tuple[bool, Expr]]] = {}
+        for expr in self.moments:
+            if expr is not None and (branch := _branch(expr)) and self.degree(expr) > 0:
+                found.setdefault(branch[0], []).append((branch[1].type.nullable, expr))
+        for count, asked in list(self.moments.items()):
+            branch = _branch(count)
+            if count is None or branch is None or asked != {Moment.COUNT} or self.degree(count):
+                continue
+            if branch[1].type.nullable or branch[0] not in found:
+                continue
+            nullable, first = min(found[branch[0]], key=lambda each: each[0])
+            if nullable:
+                self.inner[first] = count
+            else:
+                self.alias[count] = first
+                self.moments[first] |= self.moments.pop(count)
 
     def degree(self, expr: Expr) -> int:
         """Highest power of an expression's values that is needed."""
@@ -64,6 +94,7 @@ class Wants:
             return False  # all values are equal
         return (
             self.host == expr
+            or expr in self.inner
             or len(moments) > 1
             or Moment.MEAN in moments
             or (Moment.SPREAD in moments)
@@ -85,7 +116,11 @@ class Wants:
             return None
         if self.clusters:
             return max(self.clusters.values(), key=len)[0]
-        candidates = [e for e in self.moments if e is not None and not self._is_constant_spread(e)]
+        candidates = [
+            e
+            for e in self.moments
+            if e is not None and not self._is_constant_spread(e) and e not in self.inner.values()
+        ]
         return min(
             candidates,
             key=lambda e: (self.degree(e) + e.type.nullable, e.type.hi - e.type.lo),
@@ -97,11 +132,12 @@ class Wants:
         """Expressions with values in disjoint rows, by each of them."""
         groups: list[list[tuple[Expr, Sequence[Facts]]]] = []
         for expr in self.moments:
-            if expr is None or self._is_constant_spread(expr):
+            if expr is None or self._is_constant_spread(expr) or expr in self.inner.values():
                 continue
             # a row that adds 0 to a sum does not reach it; a family counts rows as well
             counted = None in self.moments and not self.public
-            facts = support(expr, zero=not counted and self.is_sum(expr))
+            plain = not counted and self.is_sum(expr) and expr not in self.inner
+            facts = support(self.inner.get(expr, expr), zero=plain)
             fitting = [g for g in groups if all(disjoint(facts, other) for _, other in g)]
             if fitting:
                 fitting[0].append((expr, facts))
@@ -142,3 +178,12 @@ class Wants:
     def open(self) -> bool:
         """Whether keys are selected from the data."""
         return any(k.codes is None for k in self.query.keys)
+
+
+def _branch(expr: Expr | None) -> tuple[Expr, Expr] | None:
+    """The condition and the value of what has a value under one condition only."""
+    if not isinstance(expr, Case) or len(expr.branches) != 1:
+        return None
+    default = expr.default
+    empty = isinstance(default, Constant) and default.code is None
+    return expr.branches[0] if empty else None
