@@ -31,10 +31,10 @@ from discreet.errors import DiscreetError, NotProvedError, QueryError
 from discreet.ledger import MemoryLedger
 from discreet.plan._joint import Joint, TwoShares
 from discreet.plan._keys import WeightedKeys
-from discreet.plan._moments import Tensor
 from discreet.plan._parts import Part, Priced
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles
+from discreet.plan._tensor import Tensor
 from discreet.plan._top import Few, Top
 from discreet.plan._trees import Tree
 from discreet.plan._vectors import Image, Keys, Vector

@@ -37,7 +37,6 @@ from discreet.plan._joint import Form, Joint, Power, TwoShares
 from discreet.plan._keys import WeightedKeys, by_degree
 from discreet.plan._lowered import Lowered, check_size
 from discreet.plan._means import WeightedSum
-from discreet.plan._moments import tensor_of
 from discreet.plan._parts import Part
 from discreet.plan._picks import Pick
 from discreet.plan._quantiles import Quantiles, largest_share, lattice_of
@@ -62,6 +61,7 @@ from discreet.plan._stability import (
     sensitivity,
 )
 from discreet.plan._target import statistics_of
+from discreet.plan._tensor import tensor_of
 from discreet.plan._types import Kind, Type
 from discreet.plan._variances import MOVES, Variances, squared
 from discreet.plan._vectors import Image, Keys, Vector

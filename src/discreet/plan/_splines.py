@@ -44,10 +44,10 @@ import numpy as np
 from discreet._dataclass import dataclass
 from discreet.plan._expr import Abs, Arithmetic, AsNumber, Clamp, Constant, Expr, Rescale, Square
 from discreet.plan._formula import Formula, Releases, read
-from discreet.plan._moments import Tensors
 from discreet.plan._parts import Floats
 from discreet.plan._relation import Measure, MeasureKind
 from discreet.plan._tails import half_width
+from discreet.plan._tensor import Tensors
 from discreet.plan._types import Type
 from discreet.plan._valid import damaged
 from discreet.plan._vectors import Box
