@@ -362,3 +362,23 @@ def test_few_terms_of_a_tail_are_as_good_as_many(monkeypatch):
     assert 0 <= tails.wave_tail(np.array([3000.0]), one, law)[0] - exact < 4e-4
     monkeypatch.setattr(tails, "_POINTS", 24)
     assert abs(tails.wave_tail(np.array([3000.0]), one, law)[0] - exact) > 4e-4
+
+
+def test_an_interval_of_a_correlation_is_that_of_one_combination():
+    """A skewed column: less than half as wide as by interval arithmetic from three moments."""
+    rng = np.random.default_rng(8)
+    x = rng.beta(1.2, 6, 20_000)
+    y = np.clip(0.3 * x + 0.2 + rng.normal(0, 0.1, x.size), 0, 1)
+    rows = pa.table({"x": (1000 * x).astype(int), "y": (1000 * y).astype(int)})
+    own = pol.Table("t", [pol.Integer("x", 0, 1000), pol.Integer("y", 0, 1000)])
+    asked = dc.open(rows, policy=pol.Policy([own], pol.Budget("9")), ledger=":memory:")
+    words = "CORR(y, x) AS r, REGR_SXX(y, x) AS xx, REGR_SXY(y, x) AS xy, REGR_SYY(y, x) AS yy"
+    answer = asked.sql(f"SELECT {words} FROM t", epsilon=1)
+    (ends,) = answer.interval(0.95)
+    low, high = ends["r"]
+    assert low < np.corrcoef(rows["x"], rows["y"])[0, 1] < high
+    (third,) = answer.interval(1 - 0.05 / 3)
+    least, most = (
+        third["xy"][i] / np.sqrt(third["xx"][1 - i] * third["yy"][1 - i]) for i in (0, 1)
+    )
+    assert 2 * (high - low) < most - least
