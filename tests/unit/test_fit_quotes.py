@@ -1,5 +1,6 @@
 """What a fit takes is said before it is paid for, and known without data."""
 
+import datetime as dt
 import math
 
 import numpy as np
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import discreet as dc
+from discreet import policy as pol
 from discreet.errors import ParameterError
 
 N = 6_000
@@ -76,3 +78,19 @@ def test_a_fit_with_two_ends_everywhere_is_determined():
     assert all(math.isinf(end) for pair in fit.conf_int().values() for end in pair)
     with pytest.raises(ParameterError):
         _curator(10).preview_regression("y ~ nothing", family="other", epsilon=1)
+
+
+def test_columns_that_a_fit_cannot_use_are_no_obstacle():
+    """Dates, moments and texts are in the table, and not in the formula."""
+    columns = [
+        pol.Date("d", "2020-01-01", "2024-12-31"),
+        pol.Timestamp("t", "2020-01-01 00:00:00", "2024-12-31 00:00:00"),
+        pol.Text("name"),
+        pol.Integer("x", 0, 20),
+        pol.Integer("y", 0, 20),
+    ]
+    policy = pol.Policy([pol.Table("t", columns)], pol.Budget("9"), name="dates")
+    moment = dt.datetime.fromisoformat("2021-01-01")
+    rows = pa.table({"d": [moment.date()], "t": [moment], "name": ["a"], "x": [1], "y": [2]})
+    quote = dc.open(rows, policy, ledger=":memory:").preview_regression("y ~ x", epsilon=1)
+    assert 5 < quote.rows < 500

@@ -166,7 +166,7 @@ def chisquare_independence(
     if min(z.shape) < 2:
         raise ParameterError(
             f"a table needs at least two rows and two columns, got shape {z.shape}",
-            hint=Hint("shape", (2, 3)),
+            hint=Hint("shape", _shape(z.size)),
         )
     size = _size(n, item, z)
     rows, columns = z.shape
@@ -230,9 +230,15 @@ def read_table(
         raise ParameterError(f"{z.size} cells do not fill a table of shape {shape}") from None
     if z.ndim != 2:
         raise ParameterError(
-            f"a table has rows and columns, got shape {z.shape}", hint=Hint("shape", (2, 3))
+            f"a table has rows and columns, got shape {z.shape}", hint=Hint("shape", _shape(z.size))
         )
     return item, z
+
+
+def _shape(size: int) -> tuple[int, int]:
+    """Rows and columns that so many cells could have."""
+    rows = next((d for d in range(2, size // 2 + 1) if size % d == 0), None)
+    return (2, 3) if rows is None else (rows, size // rows)
 
 
 def _probabilities(p0: Any, cells: int) -> Floats:

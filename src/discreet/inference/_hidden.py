@@ -235,7 +235,8 @@ class HiddenScore(Score):
         moved = np.maximum(np.abs(low - one), np.abs(high - one))
         # a box that is wide enough for itself: h = half + moved (|middle| + h)
         if float(np.abs(np.linalg.eigvals(moved)).max()) >= 1:
-            return one * np.inf, moved
+            with np.errstate(invalid="ignore"):  # not a number beside the diagonal: no bound
+                return one * np.inf, moved
         return np.asarray(np.linalg.inv(one - moved)), moved
 
     def _box(self, b: Floats) -> tuple[Floats, Floats]:

@@ -132,7 +132,7 @@ def _columns(table: Any) -> dict[str, list[Any]]:
 
 
 def _even(column: Any, at: Any) -> list[Any]:
-    """Values of a column at places from 0 to 1; nothing where a fit cannot use it."""
+    """Values of a column at places from 0 to 1; one for all where a fit cannot use it."""
     if column.type == "boolean":
         return [bool(u < 0.5) for u in at]
     if column.type == "category":
@@ -142,7 +142,8 @@ def _even(column: Any, at: Any) -> list[Any]:
         return [int(column.min) + min(int(u * size), size - 1) for u in at]
     if column.type == "real":
         return [float(column.min) + u * float(column.max - column.min) for u in at.tolist()]
-    return [None] * len(at)
+    one = column.min if column.type in ("date", "timestamp") else ""
+    return [one] * len(at)
 
 
 def _primes(n: int) -> list[int]:
