@@ -376,10 +376,10 @@ def test_a_footer_that_lies_removes_no_clamp(tmp_path, monkeypatch):
     own = policy(pol.Integer("b", 0, 10))
     path = lying(tmp_path)
     text = "SELECT SUM(b) AS s, SUM(b * b) AS q FROM people"
-    assert ran(path, own, text) == [{(): (16, 126)}]
+    assert ran(path, own, text) == [{(): (16, 126, 1126)}]
     view = duckdb.connect()
     view.execute(f"CREATE VIEW people AS FROM '{path}'")
-    assert ran(view, own, text) == [{(): (16, 126)}]
+    assert ran(view, own, text) == [{(): (16, 126, 1126)}]
     # mutant: the statistics are believed
     monkeypatch.setattr(_duckdb, "SWITCHED_OFF", ())
     monkeypatch.setattr(_sources, "SWITCHED_OFF", ())
