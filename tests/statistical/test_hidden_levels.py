@@ -358,3 +358,24 @@ def test_log_odds_whose_noise_is_taken_for_symmetric_fail_the_same_harness(monke
     monkeypatch.setattr(_logistic, "unseen", lambda _: None)
     found = _null_pvalues((20_000, 1_000), 0.02, 20, 3_000, 1_000)
     assert (found <= 0.01).sum() > stats.binom.isf(1e-9, 3_000, 0.011)
+
+
+@pytest.mark.parametrize("formula", ["x ~ k", "b ~ k", "x ~ b + k"])
+@pytest.mark.parametrize("rows", [0, 30])
+def test_a_fit_of_next_to_no_rows_is_printed_whatever_the_noise(formula, rows):
+    """One level has all rows but one, the third none: what is paid for must not raise or warn."""
+    table = pa.table(
+        {
+            "x": pa.array([1] * rows, pa.int64()),
+            "b": pa.array([True] * rows, pa.bool_()),
+            "k": pa.array((["a"] * rows)[:-1] + ["b"] * (rows > 0), pa.string()),
+        }
+    )
+    columns = [pol.Integer("x", 0, 9), pol.Boolean("b"), pol.Category("k", ["a", "b", "c"])]
+    policy = pol.Policy([pol.Table("t", columns)], pol.Budget("1000"))
+    asked = dc.open(table, policy=policy, ledger=":memory:")
+    for epsilon in ("0.1", "1"):
+        for _ in range(30):
+            fit = asked.regression(formula, epsilon=epsilon, fresh=True)
+            assert "k[b]" in str(fit.summary())
+            fit.get_prediction({"k": ["a", "b"], "b": [True, False]}).conf_int()

@@ -218,13 +218,16 @@ class HiddenScore(Score):
         (left, rights), r, inverse = self._ways, self.released, self._solved[2]
         each = np.array([r.gradient(left, way) for way in rights])
         first = each @ r.covariance @ each.T
+        right = rights @ r.matrix @ rights.T
         ways = [i for i in range(len(inverse)) if inverse[i, i] != 0]
+        if not ways:  # no other column is taken out
+            return first, right
         lefts = np.array([r.gradient(left, self.scale[i]) for i in ways])
         own = inverse[np.ix_(ways, ways)]
         weights = own @ (lefts @ r.covariance @ lefts.T) @ own
         sides = np.array([[r.gradient(way, self.scale[i]) for i in ways] for way in rights])
         second = np.einsum("iap,pq,jbq,ab->ij", sides, r.covariance, sides, weights, optimize=True)
-        return first + 2 * second, rights @ r.matrix @ rights.T
+        return first + 2 * second, right
 
     @cached_property
     def _follow(self) -> tuple[Floats, Floats]:
