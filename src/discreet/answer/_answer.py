@@ -239,10 +239,18 @@ class Answer:
             )
         return "; ".join(words) or None
 
-    def _is_chosen(self, out: OutputExpr) -> bool:
+    @property
+    def chooses(self) -> bool:
+        """Whether noisy numbers choose rows at all: whose people they are follows from these."""
+        return bool(self._choosing)
+
+    @property
+    def _choosing(self) -> set[int]:
         r = self._record
-        by = choosing(r.having, r.order, r.limit, self._source.cells, r.qualify)
-        return shares_noise(r.formulas, self._basis(out), by)
+        return choosing(r.having, r.order, r.limit, self._source.cells, r.qualify)
+
+    def _is_chosen(self, out: OutputExpr) -> bool:
+        return shares_noise(self._record.formulas, self._basis(out), self._choosing)
 
     def _basis(self, out: OutputExpr) -> set[int]:
         """Statistics that an output rests on: those by which its rows were chosen, too."""

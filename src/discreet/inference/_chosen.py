@@ -15,6 +15,10 @@ Keys that were selected from the data by the very number that is read are chosen
 nobody knows how many were not. The answer's own interval, given that the key is there, is all
 there is.
 
+A column whose own noise had no part in the choice is shown with the exact number plus noise of mean
+zero: what is said about the query stands. About a population it does not: the sample that made one
+column large moved the others too, so population intervals and tests see the choice in every column.
+
 A row counts as chosen by an answer that chooses, whether it is named before or after looking.
 """
 
@@ -48,6 +52,8 @@ class Chosen:
     """How many rows could have been shown; zero: keys were selected, and nobody knows."""
     measured: object
     """What tells one release from another."""
+    elsewhere: bool = False
+    """Whether another column's noise chose the row: people's sampling moved both."""
 
     def ends(self, value: Any, level: float) -> tuple[Any, Any] | None:
         """Ends of the exact number behind the column; None where `value` is another number."""
@@ -83,9 +89,15 @@ def choice_of(
     if selected:
         return (Chosen(answer, column, cell, 0, measured),)
     rows = answer.rivals or max(answer.cells, 1)
-    if cell is None or rows == 1 or (answer.rivals is None and column not in answer.chosen):
+    elsewhere = answer.rivals is None and column not in answer.chosen
+    if cell is None or rows == 1 or (elsewhere and not answer.chooses):
         return ()
-    return (Chosen(answer, column, cell, rows, measured),)
+    return (Chosen(answer, column, cell, rows, measured, elsewhere),)
+
+
+def by_noise(marks: Iterable[Chosen]) -> tuple[Chosen, ...]:
+    """Leave what matters to a statement about the query: its own noise chose the row."""
+    return tuple(mark for mark in marks if not mark.elsewhere)
 
 
 def asked_of_all(answer: Answer) -> str | None:

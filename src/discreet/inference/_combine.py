@@ -46,7 +46,7 @@ from discreet._dataclass import dataclass, field
 from discreet._exact import Number
 from discreet.errors import Hint, NotProvedError, ParameterError
 from discreet.inference import _nonnegative
-from discreet.inference._chosen import unchosen
+from discreet.inference._chosen import by_noise, unchosen
 from discreet.inference._inputs import Noisy, noisy, read_law, seeded, shared
 from discreet.inference._laws import Floats, Gaussian, Laplace, Noise, Rng, generator
 from discreet.inference._results import QUERY, Interval
@@ -353,7 +353,7 @@ def _read(y: Any, laws: Any) -> tuple[Floats, Noises]:
         if not items:
             raise ParameterError("there is no released answer to combine")
         shared(items)
-        unchosen([mark for item in items for mark in item.chosen], "a combination")
+        unchosen(by_noise(m for item in items for m in item.chosen), "a combination")
         values = np.concatenate([np.ravel(i.value) for i in items])
         return values, Noises.of([(i.noise, i.size) for i in items])
     if isinstance(y, Noisy | m.Release) or (

@@ -24,7 +24,7 @@ from discreet import _exact, noise
 from discreet._exact import Number
 from discreet.answer import Answer, Record, Rows, evaluate
 from discreet.errors import ParameterError
-from discreet.inference._chosen import choice_of, selects, unchosen
+from discreet.inference._chosen import by_noise, choice_of, selects, unchosen
 from discreet.inference._inputs import Noisy, answer_of, of_formula
 from discreet.inference._laws import Floats
 from discreet.plan import Box, statistics_of, windows_of
@@ -77,7 +77,7 @@ def distortion(answer: Answer, column: str, confidence: Number = 0.95) -> list[d
     (index,) = indices
     # of rows that noise chose the bias is another: they are shown because it was large
     own = choice_of(answer, column, 0, id(record), selected=selects(record, index))
-    unchosen(own, "a bias")
+    unchosen(by_noise(own), "a bias")
     item = of_formula(record, record.formulas[index], repr(column), None)
     errors, weights = _values(item)
     box = Rows(record).box(index, level)

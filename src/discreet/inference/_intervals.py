@@ -27,9 +27,10 @@ from typing import Any, Literal, Unpack, get_args
 import numpy as np
 
 from discreet import _exact
+from discreet._dataclass import replace
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
-from discreet.inference._chosen import among, said
+from discreet.inference._chosen import among, by_noise, said
 from discreet.inference._inputs import Description, Noisy, resolve, shared
 from discreet.inference._laws import Noise
 from discreet.inference._results import QUERY, Interval, one_of, plain
@@ -79,6 +80,7 @@ def interval(
     [2, 6] (92.72 %)
     """
     item = resolve(value, of_chosen=True, **description)
+    item = replace(item, chosen=by_noise(item.chosen))
     level = _exact.confidence(confidence)
     if item.chosen:
         one_of(side, get_args(Side), "side")
@@ -166,7 +168,8 @@ def ratio_interval(
     shared([top, bottom])
     if top.size not in (1, bottom.size) and bottom.size != 1:
         raise ParameterError(f"{top.size} numerators for {bottom.size} denominators")
-    level, rows = _exact.confidence(confidence), among(top.chosen + bottom.chosen, "a ratio")
+    own = by_noise(top.chosen + bottom.chosen)
+    level, rows = _exact.confidence(confidence), among(own, "a ratio")
     # the choice makes the two depend on each other
     each = math.sqrt(level) if rows == 1 else (1 + level) / 2
     a, b = (tuple(map(np.asarray, range_of(side, each)[:2])) for side in (top, bottom))

@@ -163,7 +163,7 @@ def population_interval(
         error = 1 - level
         if simultaneous:
             error /= max(cells, 1) * len(numeric)
-        elif answer.rivals or out.name in answer.chosen:
+        elif answer.rivals or answer.chooses:  # sampling moves all columns of a row
             error /= max(answer.rivals or cells, 1)
         try:
             ends[out.name] = sample.box(out.expr, error, size)

@@ -26,7 +26,7 @@ from discreet import _exact, _vega
 from discreet._dataclass import dataclass, replace
 from discreet._exact import Number
 from discreet.errors import Hint, ParameterError
-from discreet.inference._chosen import among, unchosen
+from discreet.inference._chosen import among, by_noise, unchosen
 from discreet.inference._inputs import Description, Noisy, read_law, resolve
 from discreet.inference._laws import Noise, noise_by_name
 
@@ -52,7 +52,7 @@ def noise_size(law: Any, confidence: Number = 0.95, *, step: Number = 1) -> Nois
     (10.0, 29.96)
     """
     if isinstance(law, Noisy):
-        unchosen(law.chosen, "the size of noise")
+        unchosen(by_noise(law.chosen), "the size of noise")
     noise = law.noise if isinstance(law, Noisy) else read_law(law, step)
     low, high, achieved = noise.range(_exact.confidence(confidence))
     return NoiseSize(_mean_absolute(noise), math.sqrt(noise.variance), max(-low, high), achieved)
@@ -105,7 +105,7 @@ def usefulness(
         unit = float(item.noise.step)
         bound = (math.floor(bound / unit + 1e-9) + 1) * unit
     one = float(item.noise.at_least(bound) + item.noise.at_most(-bound))
-    cells = item.size * among(item.chosen, "usefulness")
+    cells = item.size * among(by_noise(item.chosen), "usefulness")
     return -math.expm1(cells * math.log1p(-min(one, 1 - 1e-16)))
 
 
@@ -123,7 +123,7 @@ def accuracy(
     shaped = np.zeros(_cells(cells)) if value is None else value
     item = resolve(shaped, of_chosen=True, **described)
     # of a row that noise chose all that could be shown are meant
-    rows = among(item.chosen, "accuracy")
+    rows = among(by_noise(item.chosen), "accuracy")
     item = (
         replace(item, value=np.broadcast_to(item.value, (rows,)), chosen=()) if rows > 1 else item
     )
