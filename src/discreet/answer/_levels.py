@@ -14,6 +14,7 @@ different levels share noise, so nothing here calls them independent.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
@@ -127,11 +128,23 @@ class Rows:
         low, high = (np.concatenate([getattr(b, e) for b in boxes]) for e in ("low", "high"))
         return Box(low, high)
 
-    def quotient(self, above: int, below: int, level: float) -> Box | None:
+    def _combined(self, terms: Mapping[int, Fraction]) -> dict[int, Fraction] | None:
+        """A combination of counts and sums in what was released; None where it is none."""
+        found: dict[int, Fraction] = {}
+        for index, times in terms.items():
+            own = self._record.formulas[index].combination
+            if own is None or moved_by(self._record, index):
+                return None
+            for cell, weight in own.items():
+                found[cell] = found.get(cell, Fraction(0)) + times * weight
+        return found or None
+
+    def quotient(
+        self, above: Mapping[int, Fraction], below: Mapping[int, Fraction], level: float
+    ) -> Box | None:
         """Ends of one sum over another, as one statement; None where they are not known so."""
-        record, formulas = self._record, self._record.formulas
-        top, bottom = (formulas[i].combination for i in (above, below))
-        if top is None or bottom is None or moved_by(record, above) or moved_by(record, below):
+        top, bottom = self._combined(above), self._combined(below)
+        if top is None or bottom is None:
             return None
         boxes = [ratio_box(top, bottom, each.parts, level) for each in self.levels]
         if None in boxes:

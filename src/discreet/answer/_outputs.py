@@ -30,6 +30,7 @@ from discreet.plan import (
     Text,
     Window,
     corners,
+    linear,
     statistics_of,
 )
 
@@ -129,8 +130,11 @@ def bounds(out: OutputExpr, source: Rows, level: float) -> Box | None:
 def of_quotient(out: OutputExpr, source: Rows, level: float) -> Box | None:
     """Range of one sum over another, or of a function of it, by one statement; else None."""
     match out:
-        case Apply("/", (StatisticValue(above), StatisticValue(below))):
-            return source.quotient(above, below, level)
+        case Apply("/", (above, below)) if statistics_of(above) and statistics_of(below):
+            sides = linear(above), linear(below)
+            if sides[0] is None or sides[1] is None or sides[0][1] or sides[1][1]:
+                return None
+            return source.quotient(sides[0][0], sides[1][0], level)
         case Apply(op, args) if (box := OPERATIONS[op].box) is not None:
             noisy = [a for a in args if statistics_of(a)]
             if len(noisy) != 1 or (ends := of_quotient(noisy[0], source, level)) is None:

@@ -66,6 +66,8 @@ from discreet.inference._results import TestResult, least_of, monte_carlo, one_o
 
 DRAWS = 1_999
 SMALLEST_EXPECTED = 5.0
+CLOSED = 50.0
+"""Expected counts above which a quadratic form is a χ² (at 5 its size was 5.7 % for 5 %)."""
 CLEAR = 10.0
 """Standard deviations of its noise that a total must be, where an expected count is small."""
 
@@ -97,7 +99,7 @@ def chisquare_gof(
         add-remove (default) and 2 under change-one.
     method
         "montecarlo" for any noise, "quadratic" for Gaussian noise; "auto" takes
-        the quadratic form for Gaussian noise, unless an expected count is at most 5.
+        the quadratic form for Gaussian noise, unless an expected count is at most 50.
 
     Examples
     --------
@@ -117,7 +119,7 @@ def chisquare_gof(
         _forms, shares=p, idle=idle, size=size, variance=item.noise.variance, known=known
     )
     statistic = float(forms(z[None] - size * p)[0])
-    sparse = method == "auto" and float(p.min()) * size <= SMALLEST_EXPECTED
+    sparse = method == "auto" and float(p.min()) * size <= CLOSED
     if _choose(method, item) == "quadratic" and not sparse:
         pvalue, how = float(special.chdtrc(z.size - 1, statistic)), "projected quadratic form"
     else:
@@ -173,7 +175,7 @@ def chisquare_independence(
     expected = _expected(z.reshape(1, rows, columns), np.array([float(size)]))[0]
     parameters: dict[str, object] = {"table": f"{rows} × {columns}", "noise": item.noise.law}
     how, sparse = _choose(method, item), bool(expected.min() <= SMALLEST_EXPECTED)
-    if sparse and method == "auto":
+    if method == "auto" and float(expected.min()) <= CLOSED:
         how = "montecarlo"  # the quadratic form is a χ² by the central limit theorem
     hidden = size < CLEAR * math.sqrt(z.size * item.noise.variance)
     if sparse and (how == "quadratic" or hidden):

@@ -16,7 +16,7 @@ from discreet.plan._describe import describe
 from discreet.plan._disjoint import apart
 from discreet.plan._expr import Expr
 from discreet.plan._facts import Range, facts
-from discreet.plan._fold import ratio_margin
+from discreet.plan._fold import linear, ratio_margin
 from discreet.plan._formula import (
     Combination,
     Formula,
@@ -261,6 +261,7 @@ __all__ = [
     "keeps_same_rows",
     "level_of_each",
     "limits_of",
+    "linear",
     "lower",
     "merge",
     "moved",
