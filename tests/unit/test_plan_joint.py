@@ -311,7 +311,12 @@ def test_a_ratio_of_sums_has_one_interval_of_one_noise():
     width = float(np.median(ends[:, 1] - ends[:, 0]))
     assert width < 1.15 * 3.92 * float(np.sqrt(np.mean(errors**2)))
     assert np.sqrt(np.mean(errors**2)) < 1.15 * 2 / 500 / (x.mean() / 1000)
-    for form in ("100 * SUM(y) / SUM(x)", "SUM(y) * 100 / SUM(x)", "100 * (SUM(y) / SUM(x))"):
+    for form in (
+        "100 * SUM(y) / SUM(x)",
+        "SUM(y) * 100 / SUM(x)",
+        "100 * (SUM(y) / SUM(x))",
+        "100 * SUM(y) / NULLIF(SUM(x), 0)",
+    ):
         other = asked.sql(f"SELECT g, {form} AS r FROM t GROUP BY g", epsilon=1)
         assert np.array([row["r"] for row in other.interval("0.95")]) == pytest.approx(100 * ends)
     both = answer.interval("0.95", simultaneous=True)  # boxes of both sums in all rows

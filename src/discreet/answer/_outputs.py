@@ -30,6 +30,7 @@ from discreet.plan import (
     Text,
     Window,
     corners,
+    divisor,
     linear,
     statistics_of,
 )
@@ -131,7 +132,7 @@ def of_quotient(out: OutputExpr, source: Rows, level: float) -> Box | None:
     """Range of one sum over another, or of a function of it, by one statement; else None."""
     match out:
         case Apply("/", (above, below)) if statistics_of(above) and statistics_of(below):
-            sides = linear(above), linear(below)
+            sides = linear(above), linear(divisor(below))
             if sides[0] is None or sides[1] is None or sides[0][1] or sides[1][1]:
                 return None
             return source.quotient(sides[0][0], sides[1][0], level)

@@ -16,7 +16,7 @@ from discreet.plan._describe import describe
 from discreet.plan._disjoint import apart
 from discreet.plan._expr import Expr
 from discreet.plan._facts import Range, facts
-from discreet.plan._fold import linear, ratio_margin
+from discreet.plan._fold import divisor, linear, ratio_margin
 from discreet.plan._formula import (
     Combination,
     Formula,
@@ -249,6 +249,7 @@ __all__ = [
     "describe",
     "digest",
     "distance",
+    "divisor",
     "expr",
     "facts",
     "few_digits",

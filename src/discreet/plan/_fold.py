@@ -56,6 +56,14 @@ def linear(out: OutputExpr) -> tuple[Terms, Fraction] | None:
     return None
 
 
+def divisor(out: OutputExpr) -> OutputExpr:
+    """What is below the line: ``NULLIF(n, 0)`` divides by n."""
+    match out:
+        case Apply("nullif", (inner, Number(value))) if not value:
+            return inner
+    return out
+
+
 def _sum(
     a: tuple[Terms, Fraction] | None, b: tuple[Terms, Fraction] | None, sign: int
 ) -> tuple[Terms, Fraction] | None:
@@ -208,7 +216,9 @@ def ratio_margin(
     inner, times = _scaled(out)
     if isinstance(inner, StatisticValue):
         return _mean_margin(formulas[inner.index], times, priced, level)
-    above, below = map(linear, inner.args) if isinstance(inner, Apply) else (None, None)
+    if not isinstance(inner, Apply):
+        return None
+    above, below = linear(inner.args[0]), linear(divisor(inner.args[1]))
     if above is None or below is None or above[1] or below[1]:
         return None
     top, bottom = weights(above[0], formulas), weights(below[0], formulas)
