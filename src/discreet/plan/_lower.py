@@ -342,8 +342,8 @@ class Lowering:
             return self.rows()
         if key in self.wants.crossed:
             return self.crossed(key).sum(key)
-        for value in (e for e, count in self.wants.inner.items() if count == key):
-            return self.family(value).passing()
+        if beside := [e for e, count in self.wants.inner.items() if count == key]:
+            return self.family(beside[0]).passing()
         if not self.wants.is_family(key):
             if moment is Moment.COUNT:
                 return Total(self.count(key), Fraction(1))
@@ -370,8 +370,8 @@ class Lowering:
 
     def rows(self) -> Formula:
         """All rows, off the family that hosts them."""
-        for expr in self.wants.crossed:
-            return self.crossed(expr).count()
+        if self.wants.crossed:
+            return self.crossed(next(iter(self.wants.crossed))).count()
         host = self.wants.host
         if host is None:
             return Total(self.count(None), Fraction(1))
